@@ -128,7 +128,7 @@ impl Witness for AuditAnchor {
         format!("{}:{}", key.kid(), hex::encode(&key.sign(statement.as_bytes())))
     }
 
-    fn vouches(&self, statement: &str, signature: &str) -> bool {
+    fn is_valid_signature(&self, statement: &str, signature: &str) -> bool {
         let Some((kid, signature)) = signature.split_once(':') else { return false };
         let (key, signature) = (self.keys.find(kid), hex::decode(signature));
         key.zip(signature).is_some_and(|(key, signature)| key.verify(statement.as_bytes(), &signature))

@@ -19,7 +19,7 @@ use crate::authenticator::fingerprint;
 
 const WINDOW_MILLIS: i64 = 60_000;
 /// Maximum number of addresses and tokens with their own counter.
-const SOURCES: usize = 10_000;
+const MAX_SOURCES: usize = 10_000;
 /// Minimum interval between two removals of expired entries.
 const SWEEP_MILLIS: i64 = 1_000;
 
@@ -36,7 +36,7 @@ enum Source {
     /// SHA-256 of the token; the token itself is not stored.
     Token([u8; 32]),
     /// All sources that found the table full.
-    Others,
+    Overflow,
 }
 
 #[derive(Default)]
@@ -104,11 +104,11 @@ impl Table {
     /// The number of failures in the source's window, including this one, and the milliseconds until the
     /// window ends.
     fn count(&mut self, source: Source, now: i64) -> (u32, i64) {
-        if self.windows.len() >= SOURCES && !self.windows.contains_key(&source) {
+        if self.windows.len() >= MAX_SOURCES && !self.windows.contains_key(&source) {
             self.sweep(now);
         }
-        let full = self.windows.len() >= SOURCES && !self.windows.contains_key(&source);
-        let source = if full { Source::Others } else { source };
+        let full = self.windows.len() >= MAX_SOURCES && !self.windows.contains_key(&source);
+        let source = if full { Source::Overflow } else { source };
         let window = self.windows.entry(source).or_insert(Window { began_at: now, failures: 0 });
         if window.is_over(now) {
             *window = Window { began_at: now, failures: 0 };

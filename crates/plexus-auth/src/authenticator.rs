@@ -40,7 +40,7 @@ const CACHE: u64 = 10_000;
 const CACHE_IDLE: Duration = Duration::from_secs(600);
 const MAX_TOKEN_BYTES: usize = 8 * 1024;
 /// Maximum number of uses written in one transaction, which delays other writes.
-const USES_AT_ONCE: usize = 500;
+const MAX_USES_PER_WRITE: usize = 500;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Claims {
@@ -246,12 +246,12 @@ impl Authenticator {
 
     /// Does nothing if a later snapshot was already applied, so that revocations are never undone.
     fn apply_revocations(&self, epoch: i64, revoked: Vec<(TokenId, Timestamp)>) {
-        self.epoch.send_if_modified(|known| {
-            if epoch <= *known {
+        self.epoch.send_if_modified(|current_epoch| {
+            if epoch <= *current_epoch {
                 return false;
             }
             self.revoked.store(Arc::new(revoked.into_iter().collect()));
-            *known = epoch;
+            *current_epoch = epoch;
             true
         });
     }
@@ -266,7 +266,7 @@ impl Authenticator {
     pub async fn flush_usage(&self) -> Result<(), AuthError> {
         let mut used = self.usage.take();
         while !used.is_empty() {
-            let some = used.split_off(used.len().saturating_sub(USES_AT_ONCE));
+            let some = used.split_off(used.len().saturating_sub(MAX_USES_PER_WRITE));
             let write = some.clone();
             let written =
                 self.store.write(move |conn| Box::pin(async move { conn.touch_tokens(&write).await })).await;
@@ -316,11 +316,11 @@ impl Authenticator {
         by: &Principal,
         what: &'static str,
         error: AuthError,
-        asked: &Value,
+        requested: &Value,
     ) -> Result<T, AuthError> {
-        log(by, what, error.outcome(), asked);
+        log(by, what, error.outcome(), requested);
         if !matches!(error, AuthError::Store(_)) {
-            self.store.append(self.records(by, what, error.outcome(), asked)).await?;
+            self.store.append(self.records(by, what, error.outcome(), requested)).await?;
         }
         Err(error)
     }

@@ -20,8 +20,8 @@ mod principal;
 pub mod profiles;
 mod scope;
 mod sealing_key;
+mod stream_permit;
 mod usage;
-mod welcome;
 
 pub use anchor::AuditAnchor;
 pub use attempts::FailedAttempts;
@@ -33,4 +33,4 @@ pub use principal::Principal;
 pub use scope::{InvalidScope, Scope, ScopeSet};
 pub use sealing_key::{SEALING_KEY, SealingKey};
 
-pub use welcome::Welcome;
+pub use stream_permit::StreamPermit;

@@ -60,10 +60,10 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<(), AuthError> {
 pub(crate) fn plan_scopes(
     by: &Principal,
     kind: TokenKind,
-    asked: Vec<String>,
+    requested: Vec<String>,
 ) -> Result<Vec<String>, AuthError> {
     let defaults = default_scopes(kind);
-    let scopes = if asked.is_empty() { by.scopes().keep_allowed(defaults) } else { asked };
+    let scopes = if requested.is_empty() { by.scopes().keep_allowed(defaults) } else { requested };
     if scopes.is_empty() && !defaults.is_empty() {
         let message = format!(
             "{} has none of the default scopes of kind {kind}; specify scopes that it has",

@@ -8,23 +8,23 @@
 //!   earlier or built-in version.
 //! - Names in a profile are interpreted here, for calls, lists and reports alike.
 
-mod choice;
 mod file;
 mod folder;
 mod live;
 mod pattern;
 mod problem;
 mod shipped;
+mod tool_selection;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use choice::{Candidate, CandidateServer, Choice};
 pub use file::{FullDescription, RunSettings, schema};
 pub use live::{LiveProfiles, ProfilesChange};
 use pattern::{Pattern, Server};
 pub use problem::ProfileProblem;
+pub use tool_selection::{Candidate, CandidateServer, ToolSelection};
 
 /// The profile of agents without an assigned one.
 pub const DEFAULT: &str = "secretary";
@@ -105,14 +105,16 @@ impl Profiles {
 
     /// The profile of a token, or why it cannot be used.
     pub fn find(&self, id: &str) -> Result<&Arc<Profile>, String> {
-        let there: Vec<&str> = self.usable().map(|profile| profile.id.as_str()).collect();
+        let existing: Vec<&str> = self.usable().map(|profile| profile.id.as_str()).collect();
         match self.0.get(id).map(|entry| &entry.profile) {
             Some(Ok(profile)) => Ok(profile),
             Some(Err(_)) => {
                 Err(format!("the profile {id} is invalid; run `plexus profile show {id}` for the errors"))
             }
-            None if there.is_empty() => Err(format!("there is no profile {id}, and no other profile either")),
-            None => Err(format!("there is no profile {id}; available profiles: {}", there.join(", "))),
+            None if existing.is_empty() => {
+                Err(format!("there is no profile {id}, and no other profile either"))
+            }
+            None => Err(format!("there is no profile {id}; available profiles: {}", existing.join(", "))),
         }
     }
 }

@@ -27,16 +27,16 @@ impl Scope {
         self.0 == Self::ADMIN
     }
 
-    /// Whether this scope grants `wanted`, which may itself contain stars.
-    fn covers(&self, wanted: &str) -> bool {
+    /// Whether this scope grants `requested`, which may itself contain stars.
+    fn covers(&self, requested: &str) -> bool {
         if self.is_admin() {
             return true;
         }
-        if glob(&self.0, wanted) {
+        if glob(&self.0, requested) {
             return true;
         }
         // `call:todo` covers `call:todo.list`.
-        wanted.match_indices('.').any(|(dot, _)| glob(&self.0, &wanted[..dot]))
+        requested.match_indices('.').any(|(dot, _)| glob(&self.0, &requested[..dot]))
     }
 }
 
@@ -174,10 +174,10 @@ impl ScopeSet {
         self.0.iter().any(Scope::is_admin)
     }
 
-    /// Whether `wanted`, such as `call:todo.list`, is granted.
+    /// Whether `requested`, such as `call:todo.list`, is granted.
     #[must_use]
-    pub fn allows(&self, wanted: &str) -> bool {
-        self.0.iter().any(|scope| scope.covers(wanted))
+    pub fn allows(&self, requested: &str) -> bool {
+        self.0.iter().any(|scope| scope.covers(requested))
     }
 
     /// Whether any scope with this verb is granted, such as any `node`.
@@ -198,10 +198,10 @@ impl ScopeSet {
         self.0.iter().try_for_each(Scope::check_known)
     }
 
-    /// The scopes in `wanted` that this set grants.
+    /// The scopes in `requested` that this set grants.
     #[must_use]
-    pub fn keep_allowed(&self, wanted: &[&str]) -> Vec<String> {
-        wanted.iter().filter(|scope| self.allows(scope)).map(|scope| (*scope).to_owned()).collect()
+    pub fn keep_allowed(&self, requested: &[&str]) -> Vec<String> {
+        requested.iter().filter(|scope| self.allows(scope)).map(|scope| (*scope).to_owned()).collect()
     }
 }
 

@@ -45,28 +45,28 @@ impl SealingKey {
     }
 
     /// Encrypts a text, bound to its location.
-    pub fn seal(&self, place: &[&str], text: &Secret) -> Result<String, AuthError> {
+    pub fn seal(&self, context: &[&str], text: &Secret) -> Result<String, AuthError> {
         let mut sealed = text.expose_secret().as_bytes().to_vec();
-        let nonce = self.0.seal_in_place_append_tag(Aad::from(label(place)), &mut sealed);
+        let nonce = self.0.seal_in_place_append_tag(Aad::from(label(context)), &mut sealed);
         let nonce = nonce.map_err(|_| AuthError::DamagedSealingKey("encryption failed".to_owned()))?;
         Ok(hex::encode(nonce.as_ref()) + &hex::encode(&sealed))
     }
 
     /// Decrypts a text sealed with this key for this location; `None` for any other text.
     #[must_use]
-    pub fn open_sealed(&self, place: &[&str], sealed: &str) -> Option<Secret> {
+    pub fn open_sealed(&self, context: &[&str], sealed: &str) -> Option<Secret> {
         let mut bytes = hex::decode(sealed)?;
         let (nonce, sealed) = bytes.split_at_mut_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-        let opened = self.0.open_in_place(nonce, Aad::from(label(place)), sealed).ok()?;
+        let opened = self.0.open_in_place(nonce, Aad::from(label(context)), sealed).ok()?;
         std::str::from_utf8(opened).ok().map(Secret::from)
     }
 }
 
 /// Length-prefixes each part, so that different locations have different labels.
-fn label(place: &[&str]) -> Vec<u8> {
+fn label(context: &[&str]) -> Vec<u8> {
     let mut label = Vec::new();
-    for part in place {
+    for part in context {
         label.extend_from_slice(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
         label.extend_from_slice(part.as_bytes());
     }
@@ -92,12 +92,12 @@ mod tests {
         let sealed = SealingKey::open(folder.path()).unwrap().seal(&["docs", "grant"], &text).unwrap();
         assert!(!sealed.contains(&hex::encode(b"refresh")), "{sealed}");
         let key = SealingKey::open(folder.path()).unwrap();
-        let opened = |place: &[&str], sealed: &str| {
-            key.open_sealed(place, sealed).map(|text| text.expose_secret().to_owned())
+        let opened = |context: &[&str], sealed: &str| {
+            key.open_sealed(context, sealed).map(|text| text.expose_secret().to_owned())
         };
         assert_eq!(opened(&["docs", "grant"], &sealed).as_deref(), Some("a refresh token"));
-        for place in [&["mail", "grant"][..], &["docs", "client"], &["docsgrant"], &["docs", "gran", "t"]] {
-            assert_eq!(opened(place, &sealed), None, "{place:?}");
+        for context in [&["mail", "grant"][..], &["docs", "client"], &["docsgrant"], &["docs", "gran", "t"]] {
+            assert_eq!(opened(context, &sealed), None, "{context:?}");
         }
         let mut damaged = sealed.clone().into_bytes();
         damaged[30] = if damaged[30] == b'0' { b'1' } else { b'0' };
@@ -106,8 +106,8 @@ mod tests {
         assert_ne!(key.seal(&["docs", "grant"], &text).unwrap(), sealed, "uses a new nonce each time");
 
         let other = tempfile::tempdir().unwrap();
-        let stranger = SealingKey::open(other.path()).unwrap();
-        assert!(stranger.open_sealed(&["docs", "grant"], &sealed).is_none());
+        let other_key = SealingKey::open(other.path()).unwrap();
+        assert!(other_key.open_sealed(&["docs", "grant"], &sealed).is_none());
     }
 
     #[test]

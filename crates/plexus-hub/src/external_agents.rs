@@ -32,9 +32,9 @@ use crate::http::ApiError;
 use crate::nodes::{Gateway, HUB, OutgoingCall};
 
 /// Maximum delay until a change in the folder is noticed.
-const LOOK: Duration = Duration::from_secs(2);
+const POLL: Duration = Duration::from_secs(2);
 /// How long a machine may take to answer; it may have to start programs to learn their versions.
-const PATIENCE: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Limits on a machine's answer: agents, files or lines of each, and characters of a text.
 const MAX_ITEMS: usize = 200;
 const MAX_TEXT: usize = 500;
@@ -84,10 +84,13 @@ impl AgentConnections {
         let keeper = self.keeper.clone();
         let own = blocking(move || keeper.list(LOCAL));
         let nodes = self.nodes();
-        let asked = join_all(nodes.iter().map(|node| async move {
-            (node.name.clone(), self.ask::<Vec<ExternalAgent>>(node, &json!({ "action": "list" })).await)
+        let answers = join_all(nodes.iter().map(|node| async move {
+            (
+                node.name.clone(),
+                self.call_machine::<Vec<ExternalAgent>>(node, &json!({ "action": "list" })).await,
+            )
         }));
-        let (own, asked) = tokio::join!(own, asked);
+        let (own, answers) = tokio::join!(own, answers);
         let mut list = ExternalAgents::default();
         match own {
             Ok(own) => list.items = own,
@@ -96,10 +99,11 @@ impl AgentConnections {
                 list.unanswered.push(ExternalAgentsUnanswered { node, why: error.message });
             }
         }
-        for (node, answered) in asked {
+        for (node, answered) in answers {
             match answered {
                 Ok(Answer { answer, .. }) => {
-                    list.items.extend(answer.into_iter().take(MAX_ITEMS).map(|agent| of_node(agent, &node)));
+                    list.items
+                        .extend(answer.into_iter().take(MAX_ITEMS).map(|agent| from_node(agent, &node)));
                 }
                 Err(error) => {
                     let why = sanitized(&error.message);
@@ -129,15 +133,15 @@ impl AgentConnections {
                 Err(error) => done.problems.push(error.message),
             }
             let nodes = self.nodes();
-            for (node, told) in nodes.iter().zip(self.sync_nodes(&nodes, &sent).await) {
-                match told {
+            for (node, result) in nodes.iter().zip(self.sync_nodes(&nodes, &sent).await) {
+                match result {
                     Ok(synced) => add(&mut done, synced),
                     Err(error) => done.problems.push(format!("{}: {}", node.name, sanitized(&error.message))),
                 }
             }
             return Ok(done);
         };
-        let (node, key) = self.place(id)?;
+        let (node, key) = self.locate(id)?;
         let known = self.list_on(node.as_ref()).await?;
         if !known.iter().any(|agent| agent.id == id && agent.connected_at.is_some()) {
             return Err(unknown(id));
@@ -149,7 +153,7 @@ impl AgentConnections {
             }
             Some(node) => {
                 let arguments = json!({ "action": "sync", "key": key, "instructions": sent });
-                let synced = self.ask::<ExternalAgentSync>(&node, &arguments).await;
+                let synced = self.call_machine::<ExternalAgentSync>(&node, &arguments).await;
                 synced.map(|synced| bounded(synced.answer)).map_err(from_machine)
             }
         }
@@ -157,8 +161,8 @@ impl AgentConnections {
 
     /// Pauses or resumes the updates of one agent's instructions.
     pub(crate) async fn pause(&self, id: &str, paused: bool) -> Result<ExternalAgent, ApiError> {
-        let (node, key) = self.place(id)?;
-        let there = match &node {
+        let (node, key) = self.locate(id)?;
+        let is_connected = match &node {
             None => {
                 let (keeper, key) = (self.keeper.clone(), key.to_owned());
                 blocking(move || keeper.pause(&key, paused)).await?
@@ -166,16 +170,16 @@ impl AgentConnections {
             Some(node) => {
                 let action = if paused { "pause" } else { "resume" };
                 let arguments = json!({ "action": action, "key": key });
-                self.ask::<bool>(node, &arguments).await.map_err(from_machine)?.answer
+                self.call_machine::<bool>(node, &arguments).await.map_err(from_machine)?.answer
             }
         };
-        let agents = if there { self.list_on(node.as_ref()).await? } else { Vec::new() };
+        let agents = if is_connected { self.list_on(node.as_ref()).await? } else { Vec::new() };
         agents.into_iter().find(|agent| agent.id == id).ok_or_else(|| unknown(id))
     }
 
     /// Removes the Plexus entries from an agent's files. Also returns the tokens that are no longer needed.
     pub(crate) async fn remove(&self, id: &str) -> Result<(RemovedExternalAgent, Vec<TokenId>), ApiError> {
-        let (node, key) = self.place(id)?;
+        let (node, key) = self.locate(id)?;
         let removed = match node {
             None => {
                 let (keeper, key) = (self.keeper.clone(), key.to_owned());
@@ -184,21 +188,21 @@ impl AgentConnections {
             }
             Some(node) => {
                 let arguments = json!({ "action": "remove", "key": key });
-                let asked = self.ask::<Option<RemovedExternalAgent>>(&node, &arguments).await;
-                let Answer { answer, tokens } = asked.map_err(from_machine)?;
-                let of_node = |removed: RemovedExternalAgent| RemovedExternalAgent {
+                let answers = self.call_machine::<Option<RemovedExternalAgent>>(&node, &arguments).await;
+                let Answer { answer, tokens } = answers.map_err(from_machine)?;
+                let from_node = |removed: RemovedExternalAgent| RemovedExternalAgent {
                     gone: removed.gone,
                     written: lines(removed.written),
                     problems: lines(removed.problems),
                 };
-                answer.map(|removed| (of_node(removed), tokens))
+                answer.map(|removed| (from_node(removed), tokens))
             }
         };
         removed.ok_or_else(|| unknown(id))
     }
 
     /// The machine and the connection of an id; `None` stands for the hub's own machine.
-    fn place<'i>(&self, id: &'i str) -> Result<(Option<NodeEntry>, &'i str), ApiError> {
+    fn locate<'i>(&self, id: &'i str) -> Result<(Option<NodeEntry>, &'i str), ApiError> {
         let (node, key) = id.split_once(':').ok_or_else(|| unknown(id))?;
         if node == LOCAL {
             return Ok((None, key));
@@ -213,9 +217,9 @@ impl AgentConnections {
             let keeper = self.keeper.clone();
             return blocking(move || keeper.list(LOCAL)).await;
         };
-        let asked = self.ask::<Vec<ExternalAgent>>(node, &json!({ "action": "list" })).await;
-        let agents = asked.map_err(from_machine)?.answer.into_iter().take(MAX_ITEMS);
-        Ok(agents.map(|agent| of_node(agent, &node.name)).collect())
+        let answers = self.call_machine::<Vec<ExternalAgent>>(node, &json!({ "action": "list" })).await;
+        let agents = answers.map_err(from_machine)?.answer.into_iter().take(MAX_ITEMS);
+        Ok(agents.map(|agent| from_node(agent, &node.name)).collect())
     }
 
     /// Nodes that can be queried. The hub's own machine is handled directly.
@@ -231,45 +235,51 @@ impl AgentConnections {
         instructions: &ExternalAgentInstructions,
     ) -> Vec<Result<ExternalAgentSync, CallError>> {
         let arguments = json!({ "action": "sync", "instructions": instructions });
-        let told = nodes.iter().map(|node| self.ask::<ExternalAgentSync>(node, &arguments));
-        join_all(told).await.into_iter().map(|told| told.map(|told| bounded(told.answer))).collect()
+        let requests = nodes.iter().map(|node| self.call_machine::<ExternalAgentSync>(node, &arguments));
+        join_all(requests)
+            .await
+            .into_iter()
+            .map(|result| result.map(|synced| bounded(synced.answer)))
+            .collect()
     }
 
     /// Calls the agents tool on a machine as the hub itself; the hub's audit log records who requested it.
-    async fn ask<T: DeserializeOwned>(
+    async fn call_machine<T: DeserializeOwned>(
         &self,
         node: &NodeEntry,
         arguments: &Value,
     ) -> Result<Answer<T>, CallError> {
-        let odd = |error: serde_json::Error| {
+        let malformed = |error: serde_json::Error| {
             CallError::new(ErrorCode::ToolFailed, format!("its answer is malformed: {error}"))
         };
         let call = Call {
             call_id: CallId::new(),
             tool: NAME.to_owned(),
-            arguments: serde_json::value::to_raw_value(arguments).map_err(odd)?,
+            arguments: serde_json::value::to_raw_value(arguments).map_err(malformed)?,
             session_id: SessionId::new(),
             caller: Caller { subject: HUB.to_owned(), profile: None },
-            deadline_ms: u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX),
+            deadline_ms: u64::try_from(ANSWER_TIMEOUT.as_millis()).unwrap_or(u64::MAX),
             keep: false,
             idempotency_key: None,
             traceparent: None,
         };
         let call = OutgoingCall { call, queue: false, on_sent: None };
         let (nobody, never) = (Arc::new(|_| {}), CancellationToken::new());
-        let ended = timeout(PATIENCE, self.gateway.call(node.id, call, nobody, &never)).await;
-        let late = |_| CallError::new(ErrorCode::DeadlineExceeded, "it did not answer in time");
-        let ended = ended.map_err(late)?.map_err(|why| why.error(&node.name))?;
+        let ended = timeout(ANSWER_TIMEOUT, self.gateway.call(node.id, call, nobody, &never)).await;
+        let timed_out = |_| CallError::new(ErrorCode::DeadlineExceeded, "it did not answer in time");
+        let ended = ended.map_err(timed_out)?.map_err(|why| why.error(&node.name))?;
         match outcome::from_frame(ended)? {
-            ToolOutput::Own { structured: Some(said), .. } => serde_json::from_value(said).map_err(odd),
+            ToolOutput::Own { structured: Some(output), .. } => {
+                serde_json::from_value(output).map_err(malformed)
+            }
             _ => Err(CallError::new(ErrorCode::ToolFailed, "its answer is empty")),
         }
     }
 
     /// Keeps the instructions up to date for as long as the hub runs.
     pub(crate) async fn keep_current(&self) {
-        let mut seen: Option<Vec<Stamp>> = None;
-        let mut told: BTreeSet<NodeId> = BTreeSet::new();
+        let mut last_stamps: Option<Vec<FileStamp>> = None;
+        let mut synced_nodes: BTreeSet<NodeId> = BTreeSet::new();
         let mut last: Option<Instant> = None;
         loop {
             let settings = self.settings();
@@ -278,16 +288,16 @@ impl AgentConnections {
             let Ok(stamps) = blocking(move || Ok(stamps(&looked))).await else { return };
             let nodes = self.nodes();
             let due = last.is_none_or(|last| last.elapsed() >= every);
-            if due || seen.as_ref() != Some(&stamps) {
+            if due || last_stamps.as_ref() != Some(&stamps) {
                 if let Err(error) = self.sync(None).await.map(|done| log(&done)) {
                     tracing::warn!(error = error.message, "cannot check the instructions of agents");
                 }
-                told = nodes.iter().map(|node| node.id).collect();
-                (seen, last) = (Some(stamps), Some(Instant::now()));
+                synced_nodes = nodes.iter().map(|node| node.id).collect();
+                (last_stamps, last) = (Some(stamps), Some(Instant::now()));
             } else {
                 let new: Vec<NodeEntry> =
-                    nodes.iter().filter(|node| !told.contains(&node.id)).cloned().collect();
-                told.retain(|id| nodes.iter().any(|node| node.id == *id));
+                    nodes.iter().filter(|node| !synced_nodes.contains(&node.id)).cloned().collect();
+                synced_nodes.retain(|id| nodes.iter().any(|node| node.id == *id));
                 if !new.is_empty()
                     && let Ok(instructions) = self.instructions().await
                 {
@@ -303,19 +313,19 @@ impl AgentConnections {
                                 );
                             }
                         }
-                        told.insert(node.id);
+                        synced_nodes.insert(node.id);
                     }
                 }
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL).await;
         }
     }
 }
 
 /// Detects changes of a file.
-type Stamp = Option<(u64, SystemTime)>;
+type FileStamp = Option<(u64, SystemTime)>;
 
-fn stamps(settings: &SyncConfig) -> Vec<Stamp> {
+fn stamps(settings: &SyncConfig) -> Vec<FileStamp> {
     let stamp = |file: &Path| {
         let metadata = fs_err::symlink_metadata(file).ok()?;
         Some((metadata.len(), metadata.modified().ok()?))
@@ -343,7 +353,7 @@ fn add(done: &mut ExternalAgentSync, more: ExternalAgentSync) {
 }
 
 /// An agent as reported by a node; the hub itself fills in the node's name.
-fn of_node(agent: ExternalAgent, node: &str) -> ExternalAgent {
+fn from_node(agent: ExternalAgent, node: &str) -> ExternalAgent {
     let key = sanitized(agent.id.trim_start_matches(':'));
     let files = agent.files.into_iter().take(MAX_ITEMS).map(|file| ExternalAgentFile {
         path: sanitized(&file.path),
@@ -393,10 +403,10 @@ fn from_machine(error: CallError) -> ApiError {
         }
         _ => StatusCode::CONFLICT,
     };
-    let told = ApiError::new(status, error.code, sanitized(&error.message));
+    let api_error = ApiError::new(status, error.code, sanitized(&error.message));
     match error.hint {
-        Some(hint) => told.hint(sanitized(&hint)),
-        None => told,
+        Some(hint) => api_error.hint(sanitized(&hint)),
+        None => api_error,
     }
 }
 

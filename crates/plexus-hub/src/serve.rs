@@ -35,8 +35,8 @@ const HEADER_BYTES: usize = 64 * 1024;
 /// A slot among the connections, attached to every request. A WebSocket outlives the HTTP connection that it came
 /// from and retains the slot.
 #[derive(Debug, Clone)]
-pub(crate) struct ConnectionPlace {
-    _place: Arc<(OwnedSemaphorePermit, Open)>,
+pub(crate) struct ConnectionSlot {
+    _slot: Arc<(OwnedSemaphorePermit, OpenConnection)>,
 }
 
 /// Serves connections. A connection whose client reads nothing for `stalled` is closed.
@@ -51,9 +51,9 @@ pub(crate) fn start(
     let stop = supervisor.stopping(Stage::Intake);
     let (connections, metrics) = (supervisor.clone(), metrics.clone());
     supervisor.spawn(Stage::Intake, "listener", async move {
-        let places = Arc::new(Semaphore::new(most_connections()));
+        let slots = Arc::new(Semaphore::new(max_connections()));
         loop {
-            let Ok(place) = places.clone().acquire_owned().await else { return };
+            let Ok(slot) = slots.clone().acquire_owned().await else { return };
             let (stream, peer) = tokio::select! {
                 () = stop.cancelled() => return,
                 accepted = listener.accept() => match accepted {
@@ -67,9 +67,9 @@ pub(crate) fn start(
                     }
                 },
             };
-            let open = Open::new(&metrics.connections);
-            let place = ConnectionPlace { _place: Arc::new((place, open)) };
-            let connection = Connection { peer, certificate: None, place, stalled, stop: stop.clone() };
+            let open = OpenConnection::new(&metrics.connections);
+            let slot = ConnectionSlot { _slot: Arc::new((slot, open)) };
+            let connection = Connection { peer, certificate: None, slot, stalled, stop: stop.clone() };
             let (router, tls, metrics) = (router.clone(), tls.clone(), metrics.clone());
             connections.spawn(Stage::Intake, "connection", async move {
                 match tls {
@@ -83,23 +83,23 @@ pub(crate) fn start(
 
 /// Counts a connection for as long as it is open.
 #[derive(Debug)]
-struct Open(Gauge);
+struct OpenConnection(Gauge);
 
-impl Open {
+impl OpenConnection {
     fn new(connections: &Gauge) -> Self {
         connections.inc();
         Self(connections.clone())
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.dec();
     }
 }
 
 /// The process's limit of open files, after raising it to the maximum.
-fn most_connections() -> usize {
+fn max_connections() -> usize {
     let limit = getrlimit(Resource::Nofile);
     if limit.current < limit.maximum || limit.maximum.is_none() {
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -108,15 +108,15 @@ fn most_connections() -> usize {
         }
     }
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let most = files.saturating_sub(OTHER_FILES).clamp(16, CONNECTIONS);
-    usize::try_from(most).unwrap_or(16)
+    let max = files.saturating_sub(OTHER_FILES).clamp(16, CONNECTIONS);
+    usize::try_from(max).unwrap_or(16)
 }
 
 /// The peer and lifetime of a connection.
 struct Connection {
     peer: SocketAddr,
     certificate: Option<ClientCertificate>,
-    place: ConnectionPlace,
+    slot: ConnectionSlot,
     stalled: Duration,
     stop: CancellationToken,
 }
@@ -149,12 +149,12 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Self { peer, certificate, place, stalled, stop } = self;
+        let Self { peer, certificate, slot, stalled, stop } = self;
         let router = TowerToHyperService::new(router);
         let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
             // The peer address cannot be forged, unlike headers about it, which are ignored.
             request.extensions_mut().insert(ConnectInfo(peer));
-            request.extensions_mut().insert(place.clone());
+            request.extensions_mut().insert(slot.clone());
             if let Some(certificate) = &certificate {
                 request.extensions_mut().insert(certificate.clone());
             }

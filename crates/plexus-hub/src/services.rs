@@ -97,8 +97,9 @@ impl Services {
         // Check before an empty database is created beside the keys of another hub.
         DatabaseNote::check(&store_options)?;
         let store = Store::open(&store_options, supervisor).await?;
-        DatabaseNote::check_opened(&config.data_dir, store.place(), store.id())?;
-        DatabaseNote { place: store.place().clone(), store_id: store.id() }.keep(&config.data_dir)?;
+        DatabaseNote::check_opened(&config.data_dir, store.location(), store.id())?;
+        DatabaseNote { location: store.location().clone(), store_id: store.id() }
+            .write_if_changed(&config.data_dir)?;
         // Open the keys after the store, whose lock guarantees that no other process creates these files.
         let keys = Arc::new(KeyRing::open(&config.data_dir, clock.clone())?);
         let anchor =
@@ -143,7 +144,7 @@ impl Services {
         let registry = dispatcher.registry();
         let upstreams = Upstreams::start(upstream_options, registry.clone(), clock.clone(), supervisor);
         upstreams.recalled().await;
-        nodes::tools::offer(&nodes, &dispatcher, &upstreams, &store, &clock, supervisor);
+        nodes::tools::register_machine_tools(&nodes, &dispatcher, &upstreams, &store, &clock, supervisor);
         let custom_options = CustomOptions {
             dir: config.tools.dir.clone(),
             state: config.data_dir.join(STATE_FILE),
@@ -205,7 +206,7 @@ impl Services {
     }
 
     /// Runs work to completion, even if the requesting client disconnects.
-    pub(crate) async fn see_through<T: Send + 'static>(
+    pub(crate) async fn run_to_completion<T: Send + 'static>(
         &self,
         name: &'static str,
         work: impl Future<Output = T> + Send + 'static,

@@ -27,7 +27,7 @@ pub use nearest::nearest;
 pub use problem::{ConfigError, Origin, Problem};
 pub use registry::{SETTINGS, Setting};
 pub(crate) use secret_url::redacted;
-pub use settings::{Effective, Settings};
+pub use settings::{EffectiveSetting, Settings};
 pub use value::{Kind, Value};
 
 /// Default listen address: reachable from this machine only.
@@ -151,7 +151,7 @@ impl TlsConfig {
     }
 
     /// A file that has no effect without another one, and the reason.
-    fn lone(&self) -> Option<(&'static str, &'static str)> {
+    fn incomplete_file(&self) -> Option<(&'static str, &'static str)> {
         match (&self.cert, &self.key, &self.client_ca) {
             (Some(_), None, _) => Some(("tls.cert", "a certificate needs its key: set `tls.key` as well")),
             (None, Some(_), _) => Some(("tls.key", "a key needs its certificate: set `tls.cert` as well")),
@@ -297,7 +297,7 @@ impl Config {
                     None => problems.push(setting.refuse(origin, value.shown())),
                 }
             }
-            effective.push(Effective { setting, value: strongest.0, origin: strongest.1 });
+            effective.push(EffectiveSetting { setting, value: strongest.0, origin: strongest.1 });
         }
         // Uses the flag's original path, which need not be UTF-8.
         match data_dir(flags.data_dir.as_deref().unwrap_or(&config.data_dir), environment) {
@@ -330,7 +330,7 @@ impl Config {
                 Err(problem) => problems.push(problem),
             }
         }
-        if let Some((key, message)) = config.tls.lone() {
+        if let Some((key, message)) = config.tls.incomplete_file() {
             let given = effective.iter().find(|effective| effective.setting.key == key);
             let origin = given.map_or(Origin::Default, |effective| effective.origin.clone());
             problems.push(Problem::Reference { origin, key, message: message.to_owned() });

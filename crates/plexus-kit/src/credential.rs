@@ -60,7 +60,7 @@ pub fn pattern() -> Option<&'static Regex> {
 
 /// Whether a text contains something that looks like a credential.
 #[must_use]
-pub fn is_in(text: &str) -> bool {
+pub fn contains_credential(text: &str) -> bool {
     pattern().is_none_or(|pattern| pattern.is_match(text))
 }
 

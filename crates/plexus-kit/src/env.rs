@@ -61,18 +61,18 @@ pub const AGENTS: Variable = Variable {
     about: "agents that `plexus connect` connects if none is named, such as codex,claude-code",
 };
 
-/// Variables passed to third-party programs; see [`Environment::passed_on`].
-const PASSED_ON: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TERM", "TMPDIR"];
-const PASSED_ON_FAMILIES: &[&str] = &["LC_", "XDG_"];
+/// Variables passed to third-party programs; see [`Environment::inherited`].
+const INHERITED: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TERM", "TMPDIR"];
+const INHERITED_PREFIXES: &[&str] = &["LC_", "XDG_"];
 
 /// Prefix of the variables that `plexus run` sets for an agent; never reported as misspelt.
-pub const RUN_FAMILY: &str = "PLEXUS_RUN_";
+pub const RUN_PREFIX: &str = "PLEXUS_RUN_";
 
 /// Plexus variables without secrets that a program which runs `plexus` itself may need.
-const FOR_AGENTS: &[Variable] = &[HUB, DATA_DIR, LOG, LOG_FORMAT];
+const AGENT_VARIABLES: &[Variable] = &[HUB, DATA_DIR, LOG, LOG_FORMAT];
 
 /// Variables that are not settings of the hub; [`SETTINGS`] contains the others.
-const OWN: &[Variable] = &[HUB, TOKEN, CONFIG, NODE_DATA_DIR, JOB, PROXY, PROXY_SECRET, AGENTS];
+const NON_SETTINGS: &[Variable] = &[HUB, TOKEN, CONFIG, NODE_DATA_DIR, JOB, PROXY, PROXY_SECRET, AGENTS];
 
 /// Whether Plexus reads a variable of this name.
 fn is_known(name: &str) -> bool {
@@ -81,7 +81,7 @@ fn is_known(name: &str) -> bool {
 
 /// Names of all Plexus variables.
 fn known() -> impl Iterator<Item = &'static str> {
-    OWN.iter().map(|own| own.name).chain(SETTINGS.iter().map(|setting| setting.variable))
+    NON_SETTINGS.iter().map(|own| own.name).chain(SETTINGS.iter().map(|setting| setting.variable))
 }
 
 /// The variable that a misspelt name most likely stands for. The common prefix does not count towards the
@@ -92,9 +92,9 @@ fn similar_name(name: &str) -> Option<&'static str> {
     if let Some(setting) = SETTINGS.iter().find(|setting| derived(setting.key) == name) {
         return Some(setting.variable);
     }
-    let own = |name: &'static str| name.strip_prefix(PREFIX).unwrap_or(name);
-    let near = nearest(name.strip_prefix(PREFIX)?, known().map(own))?;
-    known().find(|known| own(known) == near)
+    let without_prefix = |name: &'static str| name.strip_prefix(PREFIX).unwrap_or(name);
+    let nearest_name = nearest(name.strip_prefix(PREFIX)?, known().map(without_prefix))?;
+    known().find(|known| without_prefix(known) == nearest_name)
 }
 
 /// The environment variables of a process.
@@ -118,7 +118,7 @@ impl Environment {
 
     /// As [`Self::get`], for a name from a user's file.
     #[must_use]
-    pub fn named(&self, name: &str) -> Option<&str> {
+    pub fn get_by_name(&self, name: &str) -> Option<&str> {
         self.value(name)
     }
 
@@ -134,39 +134,39 @@ impl Environment {
 
     /// The variables passed to third-party programs: those needed to find programs and files and to format
     /// text. All others may contain secrets and are not passed.
-    pub fn passed_on(&self) -> impl Iterator<Item = (&str, &str)> {
-        let is_passed_on = |name: &str| {
-            PASSED_ON.contains(&name) || PASSED_ON_FAMILIES.iter().any(|family| name.starts_with(family))
+    pub fn inherited(&self) -> impl Iterator<Item = (&str, &str)> {
+        let is_inherited = |name: &str| {
+            INHERITED.contains(&name) || INHERITED_PREFIXES.iter().any(|family| name.starts_with(family))
         };
         self.0
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
-            .filter(move |(name, _)| is_passed_on(name))
+            .filter(move |(name, _)| is_inherited(name))
     }
 
     /// Names that start with `PLEXUS_` but are not read by Plexus, each with the most similar known name.
     #[must_use]
     pub fn unknown(&self) -> Vec<(&str, Option<&'static str>)> {
-        let ours = self.0.keys().map(String::as_str).filter(|name| name.starts_with(PREFIX));
-        let ours = ours.filter(|name| !name.starts_with(RUN_FAMILY));
-        ours.filter(|name| !is_known(name)).map(|name| (name, similar_name(name))).collect()
+        let plexus_names = self.0.keys().map(String::as_str).filter(|name| name.starts_with(PREFIX));
+        let plexus_names = plexus_names.filter(|name| !name.starts_with(RUN_PREFIX));
+        plexus_names.filter(|name| !is_known(name)).map(|name| (name, similar_name(name))).collect()
     }
 
     /// Names of all Plexus variables withheld from third-party agents because they may contain secrets,
     /// including those that are unset or unreadable.
     #[must_use]
-    pub fn kept_from_agents(&self) -> Vec<String> {
+    pub fn withheld_from_agents(&self) -> Vec<String> {
         let set = self.0.keys().map(String::as_str).filter(|name| name.starts_with(PREFIX));
-        let ours = set.map(str::to_owned).chain(known().map(str::to_owned));
-        ours.filter(|name| !FOR_AGENTS.iter().any(|passed| passed.name == name)).collect()
+        let plexus_names = set.map(str::to_owned).chain(known().map(str::to_owned));
+        plexus_names.filter(|name| !AGENT_VARIABLES.iter().any(|passed| passed.name == name)).collect()
     }
 
     /// A copy without the hub's settings, for commands that must work even if those are invalid.
     #[must_use]
     pub fn without_settings(&self) -> Self {
         let setting = |name: &str| SETTINGS.iter().any(|setting| setting.variable == name);
-        let kept = self.0.iter().filter(|(name, _)| !setting(name) || *name == DATA_DIR.name);
-        kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+        let retained = self.0.iter().filter(|(name, _)| !setting(name) || *name == DATA_DIR.name);
+        retained.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
     /// Whether to write colours to a stream: only to terminals that support them, and not if the user

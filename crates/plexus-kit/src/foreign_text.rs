@@ -11,7 +11,7 @@ use crate::credential::{self, REDACTED};
 
 /// Shorter values are usually switches or numbers that occur in unrelated lines; secret names have a lower
 /// limit.
-const MIN_WITHHELD: usize = 8;
+const MIN_VALUE: usize = 8;
 const MIN_SECRET: usize = 4;
 
 /// Secret values passed to a process, longest first.
@@ -24,8 +24,8 @@ impl Withheld {
     pub fn of(env: &BTreeMap<String, Secret>) -> Self {
         let mut values: Vec<String> = Vec::new();
         for (name, value) in env {
-            let enough = if credential::is_secret_name(name) { MIN_SECRET } else { MIN_WITHHELD };
-            let lines = value.expose_secret().lines().map(str::trim).filter(|line| line.len() >= enough);
+            let min_len = if credential::is_secret_name(name) { MIN_SECRET } else { MIN_VALUE };
+            let lines = value.expose_secret().lines().map(str::trim).filter(|line| line.len() >= min_len);
             values.extend(lines.map(str::to_owned));
         }
         // A value may contain another one.
@@ -41,7 +41,7 @@ impl Withheld {
 
     /// Redacts all values in a line.
     #[must_use]
-    pub fn out_of(&self, mut line: String) -> String {
+    pub fn redact(&self, mut line: String) -> String {
         for value in &self.0 {
             if line.contains(value) {
                 line = line.replace(value, REDACTED);

@@ -15,29 +15,29 @@ use std::task::{Context, Poll, Wake, Waker};
 use futures_util::task::AtomicWaker;
 
 /// Maximum number of polls in a row; then other tasks get their turn.
-const TURNS: usize = 8;
+const MAX_POLLS: usize = 8;
 
 /// Not being polled, and no wake-up is pending.
-const RESTING: u8 = 0;
-const POLLED: u8 = 1;
+const IDLE: u8 = 0;
+const POLLING: u8 = 1;
 /// A wake-up is pending.
 const WOKEN: u8 = 2;
 
 /// Runs the future, and polls it again immediately if it was woken during the poll.
 pub async fn in_place<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
-    let doorbell = Arc::new(Doorbell::default());
-    let waker = Waker::from(doorbell.clone());
-    poll_fn(|context| doorbell.poll(future.as_mut(), &waker, context)).await
+    let waker_state = Arc::new(SelfWaker::default());
+    let waker = Waker::from(waker_state.clone());
+    poll_fn(|context| waker_state.poll(future.as_mut(), &waker, context)).await
 }
 
 #[derive(Default)]
-struct Doorbell {
+struct SelfWaker {
     state: AtomicU8,
     task: AtomicWaker,
 }
 
-impl Doorbell {
+impl SelfWaker {
     fn poll<F: Future>(
         &self,
         mut future: Pin<&mut F>,
@@ -45,13 +45,13 @@ impl Doorbell {
         context: &mut Context<'_>,
     ) -> Poll<F::Output> {
         self.task.register(context.waker());
-        for _ in 0..TURNS {
-            self.state.store(POLLED, Ordering::Release);
+        for _ in 0..MAX_POLLS {
+            self.state.store(POLLING, Ordering::Release);
             if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(waker)) {
                 return Poll::Ready(output);
             }
-            let unheard = self.state.compare_exchange(POLLED, RESTING, Ordering::AcqRel, Ordering::Acquire);
-            if unheard.is_ok() {
+            let not_woken = self.state.compare_exchange(POLLING, IDLE, Ordering::AcqRel, Ordering::Acquire);
+            if not_woken.is_ok() {
                 return Poll::Pending;
             }
         }
@@ -60,13 +60,13 @@ impl Doorbell {
     }
 }
 
-impl Wake for Doorbell {
+impl Wake for SelfWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if self.state.swap(WOKEN, Ordering::AcqRel) == RESTING {
+        if self.state.swap(WOKEN, Ordering::AcqRel) == IDLE {
             self.task.wake();
         }
     }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     /// Wakes itself `times` times before it completes.
-    fn restless(times: usize) -> impl Future<Output = ()> {
+    fn self_waking(times: usize) -> impl Future<Output = ()> {
         let mut left = times;
         poll_fn(move |context| {
             if left == 0 {
@@ -111,12 +111,12 @@ mod tests {
 
     #[test]
     fn self_wakeup_is_polled_again_without_the_runtime() {
-        assert_eq!(polled_once(in_place(restless(3))), (Poll::Ready(()), 0));
+        assert_eq!(polled_once(in_place(self_waking(3))), (Poll::Ready(()), 0));
     }
 
     #[test]
     fn endless_self_wakeups_yield_to_other_tasks() {
-        assert_eq!(polled_once(in_place(restless(1_000))), (Poll::Pending, 1));
+        assert_eq!(polled_once(in_place(self_waking(1_000))), (Poll::Pending, 1));
     }
 
     /// Wake-ups from another thread are never lost, regardless of timing.

@@ -33,5 +33,5 @@ pub use in_place::in_place;
 pub use metrics::Metrics;
 pub use quota::{Quota, QuotaSlot};
 pub use secrecy::{ExposeSecret, SecretString as Secret};
-pub use supervisor::{Drained, SeeThrough, Stage, Supervisor};
+pub use supervisor::{Drained, RunToCompletion, Stage, Supervisor};
 pub use trace::TraceContext;

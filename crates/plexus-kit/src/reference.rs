@@ -71,7 +71,7 @@ pub fn literal(text: &str) -> String {
 
 /// Whether a text contains references.
 #[must_use]
-pub fn is_in(text: &str) -> bool {
+pub fn contains_reference(text: &str) -> bool {
     parts(text).any(|part| !matches!(part, Part::Text(_)))
 }
 
@@ -165,7 +165,7 @@ impl<'e> Resolver<'e> {
                 "a default is plain text",
             ));
         }
-        self.environment.named(name).or(default).map(str::to_owned).ok_or_else(|| {
+        self.environment.get_by_name(name).or(default).map(str::to_owned).ok_or_else(|| {
             ReferenceError::missing(
                 format!("needs the variable {name}, which is not set or empty"),
                 format!(

@@ -38,9 +38,9 @@ impl Stage {
 }
 
 /// Delay before the first restart of a task; doubled for each further restart.
-const PAUSE: Duration = Duration::from_millis(100);
+const RESTART_DELAY: Duration = Duration::from_millis(100);
 /// A run of this length resets the restart delay.
-const LONG_RUN: Duration = Duration::from_secs(10);
+const STABLE_RUN: Duration = Duration::from_secs(10);
 
 /// Cheap to clone; all clones share one supervisor.
 #[derive(Clone)]
@@ -96,12 +96,12 @@ impl Supervisor {
         let state = self.stage(stage);
         let name = name.into();
         let id = self.0.next_id.fetch_add(1, Ordering::Relaxed);
-        let gone = Arc::new(AtomicBool::new(false));
-        let watch = Watch {
+        let removed = Arc::new(AtomicBool::new(false));
+        let watch = TaskGuard {
             id,
             name: name.clone(),
             running: state.running.clone(),
-            gone: gone.clone(),
+            removed: removed.clone(),
             finished: false,
         };
         let handle = tokio::spawn(state.tracker.track_future(async move {
@@ -112,20 +112,31 @@ impl Supervisor {
         // Inserted after spawning: a runtime that is shutting down drops the task immediately, inside
         // `spawn`. A task that is already gone is not inserted; one that ends later removes itself.
         let mut running = state.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if !gone.load(Ordering::Acquire) {
+        if !removed.load(Ordering::Acquire) {
             running.insert(id, (name, handle.abort_handle()));
         }
     }
 
     /// Runs work within the caller's task, which saves the cost of a separate task. If the caller is dropped,
     /// the rest continues as a task: the work always completes.
-    pub fn see_through<F>(&self, stage: Stage, name: &'static str, work: F) -> SeeThrough<F::Output>
+    pub fn run_to_completion<F>(
+        &self,
+        stage: Stage,
+        name: &'static str,
+        work: F,
+    ) -> RunToCompletion<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let counted = self.stage(stage).tracker.token();
-        SeeThrough { work: Some(Box::pin(work)), stage, name, supervisor: self.clone(), _counted: counted }
+        let tracker_token = self.stage(stage).tracker.token();
+        RunToCompletion {
+            work: Some(Box::pin(work)),
+            stage,
+            name,
+            supervisor: self.clone(),
+            _tracker_token: tracker_token,
+        }
     }
 
     /// Runs `restart()` again whenever it ends, with backoff, until the stage stops.
@@ -137,7 +148,7 @@ impl Supervisor {
         let stop = self.stopping(stage);
         let name = name.into();
         self.spawn(stage, name.clone(), async move {
-            let mut pause = PAUSE;
+            let mut pause = RESTART_DELAY;
             loop {
                 let begun = tokio::time::Instant::now();
                 tokio::select! {
@@ -147,8 +158,8 @@ impl Supervisor {
                         tracing::error!(task = %name, "task panicked");
                     }
                 }
-                if begun.elapsed() > LONG_RUN {
-                    pause = PAUSE;
+                if begun.elapsed() > STABLE_RUN {
+                    pause = RESTART_DELAY;
                 }
                 tracing::warn!(task = %name, ?pause, "task ended, restarting");
                 tokio::select! {
@@ -197,16 +208,16 @@ impl Supervisor {
 
 /// Work that always completes: polled by the caller, or by a task once the caller drops it.
 #[must_use = "the work runs only while this is polled or after it is dropped"]
-pub struct SeeThrough<T: Send + 'static> {
+pub struct RunToCompletion<T: Send + 'static> {
     work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
     stage: Stage,
     name: &'static str,
     supervisor: Supervisor,
     /// Keeps the stage open until the work ends.
-    _counted: TaskTrackerToken,
+    _tracker_token: TaskTrackerToken,
 }
 
-impl<T: Send + 'static> Future for SeeThrough<T> {
+impl<T: Send + 'static> Future for RunToCompletion<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
@@ -218,17 +229,17 @@ impl<T: Send + 'static> Future for SeeThrough<T> {
     }
 }
 
-impl<T: Send + 'static> Drop for SeeThrough<T> {
+impl<T: Send + 'static> Drop for RunToCompletion<T> {
     fn drop(&mut self) {
         // Work that panicked cannot continue, and without a runtime nothing can run.
-        let gone = std::thread::panicking() || Handle::try_current().is_err();
-        if let Some(work) = self.work.take().filter(|_| !gone) {
+        let removed = std::thread::panicking() || Handle::try_current().is_err();
+        if let Some(work) = self.work.take().filter(|_| !removed) {
             self.supervisor.spawn(self.stage, self.name, async { drop(work.await) });
         }
     }
 }
 
-impl<T: Send + 'static> fmt::Debug for SeeThrough<T> {
+impl<T: Send + 'static> fmt::Debug for RunToCompletion<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SeeThrough").field("name", &self.name).finish_non_exhaustive()
     }
@@ -242,18 +253,18 @@ impl fmt::Debug for Supervisor {
 }
 
 /// Removes a task from the list when it ends, and logs a panic.
-struct Watch {
+struct TaskGuard {
     id: u64,
     name: Cow<'static, str>,
     running: Arc<Mutex<Running>>,
     /// Set before the removal from the list.
-    gone: Arc<AtomicBool>,
+    removed: Arc<AtomicBool>,
     finished: bool,
 }
 
-impl Drop for Watch {
+impl Drop for TaskGuard {
     fn drop(&mut self) {
-        self.gone.store(true, Ordering::Release);
+        self.removed.store(true, Ordering::Release);
         self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
         if !self.finished && std::thread::panicking() {
             tracing::error!(task = %self.name, "task panicked");

@@ -28,7 +28,7 @@ use crate::env::{self, Environment};
 use traces::Traces;
 
 /// Log target of notices from a PostgreSQL server.
-const SERVER_REMARKS: &str = "sqlx::postgres::notice";
+const POSTGRES_NOTICE_TARGET: &str = "sqlx::postgres::notice";
 
 type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
@@ -147,7 +147,7 @@ fn filter_of(text: &str) -> Result<EnvFilter, ParseError> {
     if text.contains("sqlx") || filter.max_level_hint() < Some(LevelFilter::INFO) {
         return Ok(filter);
     }
-    EnvFilter::try_new(format!("{text},{SERVER_REMARKS}=warn"))
+    EnvFilter::try_new(format!("{text},{POSTGRES_NOTICE_TARGET}=warn"))
 }
 
 /// Plexus spans, and events in them that the default log level shows.

@@ -90,17 +90,17 @@ impl fmt::Display for TraceContext {
 
 /// Trace contexts received with a call.
 #[derive(Debug, Clone, Default)]
-pub struct Incoming {
+pub struct ReceivedContexts {
     /// From the call itself; takes precedence.
     pub call: Option<TraceContext>,
     /// From the request that carried the call; the parent of that request's span.
     pub request: Option<TraceContext>,
 }
 
-impl Incoming {
+impl ReceivedContexts {
     /// The context for a tool: the span of its call, or the received context if spans are not exported.
     #[must_use]
-    pub fn passed_on(self, span: &Span) -> Option<TraceContext> {
+    pub fn context_for_tool(self, span: &Span) -> Option<TraceContext> {
         TraceContext::of(span).or(self.call).or(self.request)
     }
 }

@@ -99,10 +99,11 @@ impl Walk {
     /// Distinguishes moved entries, which match the position of another mismatch, from modified ones.
     fn sort_misfits(&mut self) {
         let misfits = std::mem::take(&mut self.misfits);
-        let places: Vec<i64> = misfits.iter().map(|entry| entry.n).collect();
+        let positions: Vec<i64> = misfits.iter().map(|entry| entry.n).collect();
         for entry in misfits {
             let n = entry.n;
-            let home = places.iter().copied().find(|place| *place != n && entry.matches_as(*place));
+            let home =
+                positions.iter().copied().find(|position| *position != n && entry.matches_as(*position));
             match home {
                 Some(home) => {
                     let message = format!("entry {n} is out of place: it was written as entry {home}");
@@ -365,7 +366,7 @@ impl Conn {
                 breaks: serde_json::from_value(notice.detail["breaks"].clone()).ok()?,
             };
             let signature = notice.detail["signature"].as_str()?;
-            witness.vouches(&pruned.statement(hub), signature).then_some(pruned)
+            witness.is_valid_signature(&pruned.statement(hub), signature).then_some(pruned)
         });
         Ok(pruned.max_by_key(|pruned| pruned.through))
     }

@@ -319,12 +319,12 @@ const SIZES: [usize; 5] = [1, 4, 16, 64, 256];
 /// rows.
 pub(crate) fn padded_statements(sql: &'static str, values: Vec<Value>, columns: usize) -> Vec<Statement> {
     let [.., most] = SIZES;
-    let mut left = values.into_iter();
+    let mut remaining = values.into_iter();
     let mut statements = Vec::new();
-    while left.len() > 0 {
-        let rows = left.len().div_ceil(columns).min(most);
+    while remaining.len() > 0 {
+        let rows = remaining.len().div_ceil(columns).min(most);
         let size = SIZES.into_iter().find(|size| *size >= rows).unwrap_or(most);
-        let mut values: Vec<_> = left.by_ref().take(rows * columns).collect();
+        let mut values: Vec<_> = remaining.by_ref().take(rows * columns).collect();
         values.resize(size * columns, Value::Int(None));
         let row = format!("({})", vec!["?"; columns].join(","));
         let sql = sql.replace("{rows}", &vec![row.as_str(); size].join(","));

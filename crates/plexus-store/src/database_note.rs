@@ -21,7 +21,7 @@ const SQLITE: &str = "plexus.db";
 /// Where a database is, without user and password.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-pub enum DatabasePlace {
+pub enum DatabaseLocation {
     Sqlite {
         /// None for the file in the data folder, which may be moved.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,7 +34,7 @@ pub enum DatabasePlace {
     },
 }
 
-impl DatabasePlace {
+impl DatabaseLocation {
     /// The place that the options name.
     pub fn of(options: &StoreOptions) -> Result<Self, StoreError> {
         Ok(match Location::new(&options.data_dir, options.database_url.as_ref())? {
@@ -42,7 +42,7 @@ impl DatabasePlace {
                 Self::Sqlite { path: (path != options.data_dir.join(SQLITE)).then_some(path) }
             }
             Location::Postgres(server) => {
-                let (host, port, database) = server.place();
+                let (host, port, database) = server.host_port_database();
                 Self::Postgresql { host, port, database }
             }
         })
@@ -63,7 +63,7 @@ impl DatabasePlace {
     }
 }
 
-impl fmt::Display for DatabasePlace {
+impl fmt::Display for DatabaseLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite { path: None } => write!(f, "the SQLite database {SQLITE} in the folder"),
@@ -79,7 +79,7 @@ impl StoreOptions {
     /// Without a URL, selects the SQLite file that the folder's note names. For commands that use an existing database.
     pub fn with_noted_database(mut self) -> Result<Self, StoreError> {
         if self.database_url.is_none()
-            && let Some(DatabaseNote { place: DatabasePlace::Sqlite { path: Some(path) }, .. }) =
+            && let Some(DatabaseNote { location: DatabaseLocation::Sqlite { path: Some(path) }, .. }) =
                 DatabaseNote::read(&self.data_dir)?
         {
             self.database_url = Some(Secret::from(format!("sqlite:{}", path.display())));
@@ -92,7 +92,7 @@ impl StoreOptions {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatabaseNote {
     #[serde(flatten)]
-    pub place: DatabasePlace,
+    pub location: DatabaseLocation,
     pub store_id: Uuid,
 }
 
@@ -109,8 +109,8 @@ impl DatabaseNote {
     }
 
     /// Writes the note, unless the file already contains it.
-    pub fn keep(&self, data_dir: &Path) -> Result<(), StoreError> {
-        if Self::read(data_dir).is_ok_and(|kept| kept.as_ref() == Some(self)) {
+    pub fn write_if_changed(&self, data_dir: &Path) -> Result<(), StoreError> {
+        if Self::read(data_dir).is_ok_and(|current| current.as_ref() == Some(self)) {
             return Ok(());
         }
         let path = data_dir.join(Self::FILE);
@@ -123,39 +123,39 @@ impl DatabaseNote {
     /// Fails if a hub with these options would create an empty database beside the keys and the audit head of another one.
     /// Opens and writes nothing.
     pub fn check(options: &StoreOptions) -> Result<(), StoreError> {
-        let (folder, given) = (&options.data_dir, DatabasePlace::of(options)?);
+        let (folder, given) = (&options.data_dir, DatabaseLocation::of(options)?);
         let missing = given.file(folder).filter(|path| !path.exists());
-        let gone = |path: PathBuf| StoreError::DatabaseGone {
+        let missing_database = |path: PathBuf| StoreError::DatabaseGone {
             folder: folder.display().to_string(),
             path: path.display().to_string(),
         };
         let Some(note) = Self::read(folder)? else {
             // A folder of an older version: the first start creates the database before the head.
             let used = ["signing-key", "audit.head"].iter().all(|name| folder.join(name).exists());
-            return missing.filter(|_| used).map_or(Ok(()), |path| Err(gone(path)));
+            return missing.filter(|_| used).map_or(Ok(()), |path| Err(missing_database(path)));
         };
-        if given.is_sqlite() && !note.place.is_sqlite() {
+        if given.is_sqlite() && !note.location.is_sqlite() {
             return Err(note.refuse(folder, &given));
         }
         match missing {
-            Some(path) if note.place == given => Err(gone(path)),
+            Some(path) if note.location == given => Err(missing_database(path)),
             Some(_) => Err(note.refuse(folder, &given)),
             None => Ok(()),
         }
     }
 
     /// Fails if the opened store does not belong to the folder.
-    pub fn check_opened(data_dir: &Path, place: &DatabasePlace, id: Uuid) -> Result<(), StoreError> {
+    pub fn check_opened(data_dir: &Path, location: &DatabaseLocation, id: Uuid) -> Result<(), StoreError> {
         match Self::read(data_dir)? {
-            Some(note) if note.store_id != id => Err(note.refuse(data_dir, place)),
+            Some(note) if note.store_id != id => Err(note.refuse(data_dir, location)),
             _ => Ok(()),
         }
     }
 
-    fn refuse(&self, folder: &Path, given: &DatabasePlace) -> StoreError {
+    fn refuse(&self, folder: &Path, given: &DatabaseLocation) -> StoreError {
         StoreError::OtherDatabase {
             folder: folder.display().to_string(),
-            noted: self.place.to_string(),
+            noted: self.location.to_string(),
             given: given.to_string(),
         }
     }

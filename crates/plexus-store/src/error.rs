@@ -76,7 +76,7 @@ impl StoreError {
     }
 
     /// There is currently no connection to the database.
-    pub(crate) fn away() -> Self {
+    pub(crate) fn unavailable() -> Self {
         Self::query("reaching the database")(sqlx::Error::PoolTimedOut)
     }
 

@@ -92,14 +92,14 @@ impl Conn {
         &mut self,
         events: &[(SessionId, NewEvent)],
     ) -> Result<Vec<bool>, StoreError> {
-        let mut seen = HashSet::new();
+        let mut seen_ids = HashSet::new();
         let mut fresh = Vec::with_capacity(events.len());
         for (session, event) in events {
             let Some(external_id) = &event.external_id else {
                 fresh.push(true);
                 continue;
             };
-            let known = !seen.insert((*session, external_id.as_str()))
+            let known = !seen_ids.insert((*session, external_id.as_str()))
                 || self
                     .row(
                         "looking up an external id",
@@ -172,14 +172,14 @@ fn numbered(events: Vec<(SessionId, NewEvent)>, counts: &mut HashMap<SessionId, 
     let mut later = count(events.len());
     let mut values: Vec<Value> = Vec::with_capacity(events.len() * COLUMNS);
     for (session, event) in events {
-        let left = counts.get_mut(&session).map_or(0, |(left, _)| {
-            *left -= 1;
-            *left
+        let remaining = counts.get_mut(&session).map_or(0, |(remaining, _)| {
+            *remaining -= 1;
+            *remaining
         });
         later -= 1;
         values.extend([
             session.to_string().into(),
-            left.into(),
+            remaining.into(),
             later.into(),
             event.at.as_millisecond().into(),
             event.kind.as_str().into(),

@@ -46,7 +46,7 @@ mod writer;
 pub use append::{AppendError, Appended};
 pub use audit::{AuditFilter, NewAudit};
 pub use conn::Conn;
-pub use database_note::{DatabaseNote, DatabasePlace};
+pub use database_note::{DatabaseLocation, DatabaseNote};
 pub use error::StoreError;
 pub use event_stream::StoredEvent;
 pub use held_calls::HeldCall;

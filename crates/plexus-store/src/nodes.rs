@@ -220,8 +220,8 @@ impl Conn {
     }
 
     /// Records when nodes were last heard from; ignores times before the stored one.
-    pub async fn touch_nodes(&mut self, seen: &[(NodeId, Timestamp)]) -> Result<(), StoreError> {
-        for (id, at) in seen {
+    pub async fn touch_nodes(&mut self, seen_at: &[(NodeId, Timestamp)]) -> Result<(), StoreError> {
+        for (id, at) in seen_at {
             self.execute(
                 "recording when a node was heard from",
                 "UPDATE nodes SET last_seen_at = $2 WHERE id = $1 AND (last_seen_at IS NULL OR last_seen_at < $2)",
@@ -237,8 +237,8 @@ impl Conn {
         let id = id.to_string();
         let sql = "DELETE FROM node_invites WHERE node_id = $1";
         self.execute("deleting the invitations of a node", sql, vec![id.as_str().into()]).await?;
-        let gone =
+        let deleted =
             self.execute("deleting a node", "DELETE FROM nodes WHERE id = $1", vec![id.into()]).await?;
-        Ok(gone == 1)
+        Ok(deleted == 1)
     }
 }

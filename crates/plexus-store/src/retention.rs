@@ -74,13 +74,17 @@ impl Conn {
         // In chain order, so that only old entries are read.
         let first = "SELECT n FROM audit WHERE hub = $1 ORDER BY n LIMIT 1";
         let first = self.row("reading the first audit entry", first, vec![hub.into()]).await?;
-        let kept = "SELECT n FROM audit WHERE hub = $1 AND at >= $2 ORDER BY n LIMIT 1";
-        let kept = self
-            .row("looking for old audit entries", kept, vec![hub.into(), before.as_millisecond().into()])
+        let first_kept = "SELECT n FROM audit WHERE hub = $1 AND at >= $2 ORDER BY n LIMIT 1";
+        let first_kept = self
+            .row(
+                "looking for old audit entries",
+                first_kept,
+                vec![hub.into(), before.as_millisecond().into()],
+            )
             .await?;
         let Some(first) = first.map(|row| row.int(0)).transpose()? else { return Ok(None) };
-        let kept = kept.map(|row| row.int(0)).transpose()?.unwrap_or(i64::MAX).min(keep_from);
-        let through = (kept - 1).min(first + CHUNK - 1);
+        let first_kept = first_kept.map(|row| row.int(0)).transpose()?.unwrap_or(i64::MAX).min(keep_from);
+        let through = (first_kept - 1).min(first + CHUNK - 1);
         if through < first {
             return Ok(None);
         }
@@ -121,27 +125,32 @@ impl Conn {
             .row("looking for old audit entries", young, vec![hub.into(), before.as_millisecond().into()])
             .await?;
         let young = young.map(|row| row.int(0)).transpose()?.unwrap_or(last);
-        let kept = young.max(last.saturating_sub(most.max(1) - 1)).min(last).min(first + CHUNK);
+        let first_kept = young.max(last.saturating_sub(most.max(1) - 1)).min(last).min(first + CHUNK);
         let sql = "DELETE FROM audit WHERE hub = $1 AND n < $2";
-        self.execute("removing old audit entries", sql, vec![hub.into(), kept.into()]).await
+        self.execute("removing old audit entries", sql, vec![hub.into(), first_kept.into()]).await
     }
 
     async fn prune_events(&mut self, before: Timestamp) -> Result<u64, StoreError> {
         let first = "SELECT pos FROM session_events ORDER BY pos LIMIT 1";
         let first = self.row("reading the first event", first, vec![]).await?;
-        let kept = "SELECT pos FROM session_events WHERE at >= $1 ORDER BY pos LIMIT 1";
-        let kept = self.row("looking for old events", kept, vec![before.as_millisecond().into()]).await?;
+        let first_kept = "SELECT pos FROM session_events WHERE at >= $1 ORDER BY pos LIMIT 1";
+        let first_kept =
+            self.row("looking for old events", first_kept, vec![before.as_millisecond().into()]).await?;
         let Some(first) = first.map(|row| row.int(0)).transpose()? else { return Ok(0) };
-        let kept = kept.map(|row| row.int(0)).transpose()?.unwrap_or(i64::MAX).min(first + CHUNK);
+        let first_kept = first_kept.map(|row| row.int(0)).transpose()?.unwrap_or(i64::MAX).min(first + CHUNK);
         self.execute(
             "recording which events are removed",
             "UPDATE sessions SET pruned_seq = removed.seq \
              FROM (SELECT session_id, MAX(seq) AS seq FROM session_events WHERE pos < $1 GROUP BY session_id) removed \
              WHERE sessions.id = removed.session_id",
-            vec![kept.into()],
+            vec![first_kept.into()],
         )
         .await?;
-        self.execute("removing old events", "DELETE FROM session_events WHERE pos < $1", vec![kept.into()])
-            .await
+        self.execute(
+            "removing old events",
+            "DELETE FROM session_events WHERE pos < $1",
+            vec![first_kept.into()],
+        )
+        .await
     }
 }

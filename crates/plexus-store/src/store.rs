@@ -14,7 +14,7 @@ use plexus_proto::api::AuditHead;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::database_note::DatabasePlace;
+use crate::database_note::DatabaseLocation;
 use crate::dialect::{Location, Readers, sqlite};
 use crate::journal::{Journal, JournalLocation};
 use crate::metrics::StoreMetrics;
@@ -96,7 +96,7 @@ pub struct Store {
     writer: Writer,
     instance_id: String,
     id: Uuid,
-    place: DatabasePlace,
+    location: DatabaseLocation,
     metrics: StoreMetrics,
 }
 
@@ -104,17 +104,17 @@ impl Store {
     /// Opens the database, migrates the schema, stores what is left in the journal, and starts the writer.
     pub async fn open(options: &StoreOptions, supervisor: &Supervisor) -> Result<Self, StoreError> {
         let Exclusive { mut connection, readers, locks, journal } = exclusive(options, supervisor).await?;
-        let database = DatabasePlace::of(options)?;
+        let database = DatabaseLocation::of(options)?;
         let hub = &options.instance_id;
         let metrics = StoreMetrics::default();
         let conn = connection.conn()?;
-        let place = JournalLocation { folder: journal, id: conn.own_journal(hub).await? };
-        let id = store_id(place.id);
-        let journal = Journal::open(place, conn.journal_position(hub).await?, options.durability)?;
+        let journal_location = JournalLocation { folder: journal, id: conn.own_journal(hub).await? };
+        let id = store_id(journal_location.id);
+        let journal = Journal::open(journal_location, conn.journal_position(hub).await?, options.durability)?;
         let writer =
             Writer::start(connection, journal, hub, readers.clone(), locks, metrics.clone(), supervisor)
                 .await?;
-        Ok(Self { readers, writer, instance_id: hub.clone(), id, place: database, metrics })
+        Ok(Self { readers, writer, instance_id: hub.clone(), id, location: database, metrics })
     }
 
     /// Registers the store's metrics.
@@ -137,8 +137,8 @@ impl Store {
 
     /// Where the database is, without credentials.
     #[must_use]
-    pub fn place(&self) -> &DatabasePlace {
-        &self.place
+    pub fn location(&self) -> &DatabaseLocation {
+        &self.location
     }
 
     #[must_use]
@@ -164,9 +164,9 @@ impl Store {
     /// A connection that sees the last committed state, which may lack the newest records of calls for some
     /// milliseconds: for data that only transactions write, and for readers that follow commits.
     pub async fn read_committed(&self) -> Result<Reader, StoreError> {
-        let asked = Instant::now();
+        let wait_started = Instant::now();
         let reader = self.readers.acquire().await.map(Reader);
-        self.metrics.waited(asked.elapsed());
+        self.metrics.waited(wait_started.elapsed());
         reader
     }
 

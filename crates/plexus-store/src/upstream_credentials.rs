@@ -23,7 +23,7 @@ impl Conn {
     }
 
     /// Stores a credential, replacing an existing one.
-    pub async fn keep_upstream_credential(
+    pub async fn store_upstream_credential(
         &mut self,
         server: &str,
         field: &str,
@@ -41,7 +41,7 @@ impl Conn {
     }
 
     /// Deletes all credentials of a server; returns their number.
-    pub async fn forget_upstream_credentials(&mut self, server: &str) -> Result<u64, StoreError> {
+    pub async fn delete_upstream_credentials(&mut self, server: &str) -> Result<u64, StoreError> {
         self.execute(
             "deleting the credentials of a server",
             "DELETE FROM upstream_credentials WHERE server = $1",

@@ -6,7 +6,7 @@ use std::fmt;
 /// signatures, including those of former keys.
 pub trait Witness: fmt::Debug + Send + Sync {
     fn sign(&self, statement: &str) -> String;
-    fn vouches(&self, statement: &str, signature: &str) -> bool;
+    fn is_valid_signature(&self, statement: &str, signature: &str) -> bool;
 }
 
 /// Verifies nothing: for a chain without removed entries.
@@ -18,7 +18,7 @@ impl Witness for NoWitness {
         String::new()
     }
 
-    fn vouches(&self, _: &str, _: &str) -> bool {
+    fn is_valid_signature(&self, _: &str, _: &str) -> bool {
         false
     }
 }

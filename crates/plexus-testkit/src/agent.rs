@@ -12,24 +12,24 @@ use tempfile::TempDir;
 use tokio::process::Child;
 use tokio::task::JoinHandle;
 
-use crate::{Pinned, Ran, loopback};
+use crate::{Pinned, ProgramOutput, loopback};
 
 /// Time limit for an agent's task.
-const RUN: Duration = Duration::from_secs(120);
+const RUN_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time limit for its output to end after it has exited.
-const LAST_WORDS: Duration = Duration::from_secs(10);
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The discard port of this machine, which has no listener.
-const NO_WAY_OUT: &str = "http://127.0.0.1:9";
+const CLOSED_PROXY: &str = "http://127.0.0.1:9";
 
 /// Folders in the home for programs that are not configured otherwise.
 const FOLDERS: [(&str, &str); 5] = [
-    ("TMPDIR", TEMPORARY),
+    ("TMPDIR", TEMPORARY_FOLDER),
     ("XDG_CONFIG_HOME", ".config"),
     ("XDG_DATA_HOME", ".local/share"),
     ("XDG_STATE_HOME", ".local/state"),
     ("XDG_CACHE_HOME", ".cache"),
 ];
-const TEMPORARY: &str = "tmp";
+const TEMPORARY_FOLDER: &str = "tmp";
 
 /// The installed agents of a set, and the home folder in which they run.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl AgentHome {
         let runtime = loopback::runtime();
         // Install missing programs outside the namespace, which has no network.
         let Some(home) = runtime.block_on(Self::of(set)) else { return };
-        loopback::run(runtime, &loopback::name_of::<F>(), body(home));
+        loopback::run(runtime, &loopback::test_name::<F>(), body(home));
     }
 
     /// A fresh home for the agents of this set of `scripts/node/`; `None` on a machine without npm, except in CI.
@@ -55,7 +55,7 @@ impl AgentHome {
         let programs = Pinned::npm(set).await?;
         let dir = tempfile::tempdir().expect("a temporary folder");
         let home = Self { dir, programs, variables: vec![] };
-        for folder in [home.work(), home.path().join(TEMPORARY)] {
+        for folder in [home.work(), home.path().join(TEMPORARY_FOLDER)] {
             std::fs::create_dir(folder).expect("a folder");
         }
         Some(home)
@@ -96,7 +96,7 @@ impl AgentHome {
         command
             .args(args)
             .env("LANG", "C.UTF-8")
-            .envs(["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"].map(|name| (name, NO_WAY_OUT)))
+            .envs(["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"].map(|name| (name, CLOSED_PROXY)))
             .envs(self.variables.iter().map(|(name, value)| (name, value)));
         for (name, folder) in FOLDERS {
             command.env(name, home.join(folder));
@@ -110,7 +110,7 @@ impl AgentHome {
     }
 
     /// Runs a program of the set to its end.
-    pub async fn run(&self, program: &str, args: &[&str]) -> Ran {
+    pub async fn run(&self, program: &str, args: &[&str]) -> ProgramOutput {
         self.start(program, args).end().await
     }
 }
@@ -128,15 +128,18 @@ pub struct Agent {
 
 impl Agent {
     /// Waits until it has finished its task.
-    pub async fn end(mut self) -> Ran {
-        let ended = tokio::time::timeout(RUN, self.child.wait()).await;
+    pub async fn end(mut self) -> ProgramOutput {
+        let exit_status = tokio::time::timeout(RUN_TIMEOUT, self.child.wait()).await;
         // Remaining child processes would keep the output open.
         self.kill();
-        let said = async { tokio::join!(&mut self.stdout, &mut self.stderr) };
-        let (stdout, stderr) = tokio::time::timeout(LAST_WORDS, said).await.expect("an end of its output");
+        let outputs = async { tokio::join!(&mut self.stdout, &mut self.stderr) };
+        let (stdout, stderr) =
+            tokio::time::timeout(OUTPUT_TIMEOUT, outputs).await.expect("an end of its output");
         let (stdout, stderr) = (stdout.expect("its output"), stderr.expect("its errors"));
-        let Ok(status) = ended else { panic!("the agent did not finish; its output:\n{stdout}\n{stderr}") };
-        Ran { code: status.expect("a status").code(), stdout, stderr }
+        let Ok(status) = exit_status else {
+            panic!("the agent did not finish; its output:\n{stdout}\n{stderr}")
+        };
+        ProgramOutput { code: status.expect("a status").code(), stdout, stderr }
     }
 
     fn kill(&self) {

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A span as it arrived.
 #[derive(Debug, Clone)]
-pub struct Exported {
+pub struct ExportedSpan {
     pub name: String,
     pub trace_id: String,
     pub span_id: String,
@@ -35,7 +35,7 @@ pub struct Exported {
     pub kind: i32,
 }
 
-impl Exported {
+impl ExportedSpan {
     pub fn attribute(&self, name: &str) -> Option<&str> {
         find(&self.attributes, name)
     }
@@ -49,7 +49,7 @@ impl Exported {
 #[derive(Debug)]
 pub struct Collector {
     address: SocketAddr,
-    spans: watch::Receiver<Vec<Exported>>,
+    spans: watch::Receiver<Vec<ExportedSpan>>,
     _tasks: JoinSet<()>,
 }
 
@@ -80,7 +80,7 @@ impl Collector {
     }
 
     /// Waits for the first matching span.
-    pub async fn span(&mut self, wanted: impl Fn(&Exported) -> bool) -> Exported {
+    pub async fn span(&mut self, wanted: impl Fn(&ExportedSpan) -> bool) -> ExportedSpan {
         let arrived = self.spans.wait_for(|spans| spans.iter().any(&wanted));
         let in_time = tokio::time::timeout(PATIENCE, arrived).await.is_ok();
         let spans = self.spans.borrow();
@@ -91,7 +91,7 @@ impl Collector {
 
 async fn take(
     request: Request<Incoming>,
-    taken: watch::Sender<Vec<Exported>>,
+    taken: watch::Sender<Vec<ExportedSpan>>,
 ) -> Result<Response<Empty<Bytes>>, Infallible> {
     let mut response = Response::new(Empty::new());
     let expected = request.uri().path() == "/v1/traces"
@@ -104,7 +104,7 @@ async fn take(
     Ok(response)
 }
 
-fn all(export: ExportTraceServiceRequest) -> impl Iterator<Item = Exported> {
+fn all(export: ExportTraceServiceRequest) -> impl Iterator<Item = ExportedSpan> {
     export.resource_spans.into_iter().flat_map(|of_one| {
         let resource = of_one.resource.map(|resource| texts(resource.attributes)).unwrap_or_default();
         let spans = of_one.scope_spans.into_iter().flat_map(|scope| scope.spans);
@@ -112,8 +112,8 @@ fn all(export: ExportTraceServiceRequest) -> impl Iterator<Item = Exported> {
     })
 }
 
-fn exported(span: Span, resource: Vec<(String, String)>) -> Exported {
-    Exported {
+fn exported(span: Span, resource: Vec<(String, String)>) -> ExportedSpan {
+    ExportedSpan {
         name: span.name,
         trace_id: hex(&span.trace_id),
         span_id: hex(&span.span_id),

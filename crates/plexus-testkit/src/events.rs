@@ -19,7 +19,7 @@ const RECEIVE_BUFFER: u32 = 8 << 10;
 
 /// A message of a stream, or its end.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Received {
+pub enum ReceivedMessage {
     Event(Event),
     Control(StreamControl),
     /// The hub closed the stream, with the number to resume from.
@@ -109,15 +109,15 @@ impl EventReader {
         &mut self.socket
     }
 
-    pub async fn next(&mut self) -> Received {
+    pub async fn next(&mut self) -> ReceivedMessage {
         tokio::time::timeout(TIMEOUT, self.receive()).await.expect("a message in time")
     }
 
-    async fn receive(&mut self) -> Received {
+    async fn receive(&mut self) -> ReceivedMessage {
         match self.text().await {
             Ok(text) => match serde_json::from_str(&text) {
-                Ok(StreamMessage::Event(event)) => Received::Event(event),
-                Ok(StreamMessage::Control(control)) => Received::Control(control),
+                Ok(StreamMessage::Event(event)) => ReceivedMessage::Event(event),
+                Ok(StreamMessage::Control(control)) => ReceivedMessage::Control(control),
                 Err(error) => panic!("not a message ({error}): {text}"),
             },
             Err(ended) => ended,
@@ -125,7 +125,7 @@ impl EventReader {
     }
 
     /// The next message as text, or how the stream ended; for readers of large amounts.
-    pub async fn text(&mut self) -> Result<Utf8Bytes, Received> {
+    pub async fn text(&mut self) -> Result<Utf8Bytes, ReceivedMessage> {
         loop {
             match self.socket.next().await {
                 Some(Ok(Message::Text(text))) => return Ok(text),
@@ -134,11 +134,11 @@ impl EventReader {
                     let code = frame.as_ref().map_or(1005, |frame| frame.code.into());
                     let resume = frame.and_then(|frame| serde_json::from_str(&frame.reason).ok());
                     let resume_after = resume.map(|StreamResume { resume_after }| resume_after);
-                    return Err(Received::Closed { code, resume_after });
+                    return Err(ReceivedMessage::Closed { code, resume_after });
                 }
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                 Some(Ok(other)) => panic!("not for a client of events: {other:?}"),
-                None | Some(Err(_)) => return Err(Received::Lost),
+                None | Some(Err(_)) => return Err(ReceivedMessage::Lost),
             }
         }
     }
@@ -147,8 +147,8 @@ impl EventReader {
     pub async fn event(&mut self) -> Event {
         loop {
             match self.next().await {
-                Received::Event(event) => return event,
-                Received::Control(_) => {}
+                ReceivedMessage::Event(event) => return event,
+                ReceivedMessage::Control(_) => {}
                 ended => panic!("no event but {ended:?}"),
             }
         }
@@ -159,19 +159,19 @@ impl EventReader {
         let mut events = Vec::new();
         loop {
             match self.next().await {
-                Received::Event(event) => events.push(event),
-                Received::Control(StreamControl::Live { .. }) => return events,
-                Received::Control(_) => {}
+                ReceivedMessage::Event(event) => events.push(event),
+                ReceivedMessage::Control(StreamControl::Live { .. }) => return events,
+                ReceivedMessage::Control(_) => {}
                 ended => panic!("not live but {ended:?}"),
             }
         }
     }
 
     /// How the stream ends; skips the preceding messages.
-    pub async fn end(&mut self) -> Received {
+    pub async fn end(&mut self) -> ReceivedMessage {
         loop {
             let received = self.next().await;
-            if matches!(received, Received::Closed { .. } | Received::Lost) {
+            if matches!(received, ReceivedMessage::Closed { .. } | ReceivedMessage::Lost) {
                 return received;
             }
         }

@@ -29,8 +29,8 @@ mod reply;
 mod request;
 mod responses;
 mod script;
+mod script_state;
 mod server;
-mod stage;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -39,19 +39,21 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-pub use request::{MadeCall, Message, ModelRequest, OfferedTool, ParsedRequest, Played, ToolResult, Wire};
+pub use request::{
+    AnswerSource, MadeCall, Message, ModelRequest, OfferedTool, ParsedRequest, ToolResult, Wire,
+};
 pub use script::{Fault, Script, Tool, Turn, Usage};
 
-use stage::{Record, Stage};
+use script_state::{Record, ScriptState};
 
 /// Time limit for a client to start, connect to its MCP servers and make a request.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Listens on loopback until it is dropped.
 #[derive(Debug)]
 pub struct ScriptedModel {
     address: SocketAddr,
-    stage: Arc<Stage>,
+    state: Arc<ScriptState>,
     _server: JoinSet<()>,
 }
 
@@ -59,10 +61,10 @@ impl ScriptedModel {
     pub async fn start(script: Script) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let stage = Arc::new(Stage::new(script));
+        let state = Arc::new(ScriptState::new(script));
         let mut server = JoinSet::new();
-        server.spawn(server::serve(listener, stage.clone()));
-        Self { address, stage, _server: server }
+        server.spawn(server::serve(listener, state.clone()));
+        Self { address, state, _server: server }
     }
 
     /// Base URL for Anthropic clients, which append `/v1` themselves.
@@ -77,56 +79,61 @@ impl ScriptedModel {
 
     /// All readable requests so far, including those that are not part of the script.
     pub fn requests(&self) -> Vec<ModelRequest> {
-        self.stage.record.borrow().requests.clone()
+        self.state.record.borrow().requests.clone()
     }
 
     /// The request that was answered with this turn, counted from 0; the newest one if it was repeated.
     pub fn request_for(&self, turn: usize) -> ModelRequest {
-        let record = self.stage.record.borrow();
-        let found = record.requests.iter().rev().find(|request| request.played == Played::Turn(turn));
-        found.cloned().unwrap_or_else(|| panic!("turn {turn} was not asked for; {}", told(&record)))
+        let record = self.state.record.borrow();
+        let found =
+            record.requests.iter().rev().find(|request| request.answer_source == AnswerSource::Turn(turn));
+        found
+            .cloned()
+            .unwrap_or_else(|| panic!("turn {turn} was not asked for; {}", describe_requests(&record)))
     }
 
     /// Returns when a client waits at this point.
-    pub async fn reached(&self, point: &str) {
+    pub async fn wait_until_reached(&self, point: &str) {
         self.check(point);
-        let mut record = self.stage.record.subscribe();
+        let mut record = self.state.record.subscribe();
         let reached = record.wait_for(|record| record.reached.contains(point));
-        let in_time = tokio::time::timeout(PATIENCE, reached).await.is_ok();
-        assert!(in_time, "no client came to `{point}`; {}", told(&self.stage.record.borrow()));
+        let in_time = tokio::time::timeout(TIMEOUT, reached).await.is_ok();
+        assert!(in_time, "no client came to `{point}`; {}", describe_requests(&self.state.record.borrow()));
     }
 
     /// Lets all clients pass this point, now and later.
     pub fn release(&self, point: &str) {
         self.check(point);
-        self.stage.record.send_modify(|record| {
+        self.state.record.send_modify(|record| {
             record.released.insert(point.to_owned());
         });
     }
 
     fn check(&self, point: &str) {
-        let mut points = self.stage.script().turns.iter().filter_map(|turn| turn.pause.as_deref());
-        assert!(points.any(|known| known == point), "the script has no point `{point}`");
+        let mut points = self.state.script().turns.iter().filter_map(|turn| turn.pause.as_deref());
+        assert!(points.any(|existing| existing == point), "the script has no point `{point}`");
     }
 
     /// Asserts that every turn was played, and that every request was readable and matched the script.
     pub fn assert_played(&self) {
-        let record = self.stage.record.borrow();
+        let record = self.state.record.borrow();
         assert!(record.malformed.is_empty(), "could not be read: {:#?}", record.malformed);
-        let misfit = record.requests.iter().any(|request| matches!(request.played, Played::Misfit(_)));
-        let played = |turn| record.requests.iter().any(|request| request.played == Played::Turn(turn));
-        let all = (0..self.stage.script().len()).all(played);
-        assert!(all && !misfit, "not played as written; {}", told(&record));
+        let mismatch =
+            record.requests.iter().any(|request| matches!(request.answer_source, AnswerSource::Mismatch(_)));
+        let played =
+            |turn| record.requests.iter().any(|request| request.answer_source == AnswerSource::Turn(turn));
+        let all = (0..self.state.script().len()).all(played);
+        assert!(all && !mismatch, "not played as written; {}", describe_requests(&record));
     }
 }
 
 /// The recorded requests, for the message of a failed test.
-fn told(record: &Record) -> String {
+fn describe_requests(record: &Record) -> String {
     let lines: Vec<String> = record
         .requests
         .iter()
         .map(|request| {
-            let (wire, played) = (request.wire, &request.played);
+            let (wire, played) = (request.wire, &request.answer_source);
             let results: Vec<&str> = request.results().map(|result| result.text.as_str()).collect();
             format!("  {wire:?} {played:?}, offered {:?}, results {results:?}", request.tools())
         })

@@ -23,7 +23,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// failure.
 pub async fn database() -> Option<String> {
     let Some(server) = std::env::var_os(SERVER) else {
-        left_out(&format!("{SERVER} is not set; run the tests with `scripts/postgres run`"));
+        report_skipped(&format!("{SERVER} is not set; run the tests with `scripts/postgres run`"));
         return None;
     };
     let server = server.into_string().expect("a URL");
@@ -35,10 +35,10 @@ pub async fn database() -> Option<String> {
     Some(format!("{base}/{name}"))
 }
 
-fn left_out(why: &str) {
-    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{why}");
+fn report_skipped(reason: &str) {
+    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{reason}");
     // Ignore a closed standard error.
-    let _ = writeln!(std::io::stderr(), "left out: {why}");
+    let _ = writeln!(std::io::stderr(), "left out: {reason}");
 }
 
 /// A separate server.
@@ -53,7 +53,7 @@ impl PostgresServer {
     /// `None` if PostgreSQL is not available, as in [`database`].
     pub async fn start() -> Option<Self> {
         if std::env::var_os(SERVER).is_none() {
-            left_out(&format!("{SERVER} is not set; run the tests with `scripts/postgres run`"));
+            report_skipped(&format!("{SERVER} is not set; run the tests with `scripts/postgres run`"));
             return None;
         }
         let folder = tempfile::tempdir().expect("a temporary folder");

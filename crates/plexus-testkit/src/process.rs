@@ -34,13 +34,13 @@ pub struct Plexus {
 
 /// A command that has ended.
 #[derive(Debug)]
-pub struct Ran {
+pub struct ProgramOutput {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Ran {
+impl ProgramOutput {
     /// Standard output of a command that must have succeeded.
     pub fn ok(&self) -> &str {
         assert_eq!(self.code, Some(0), "{self:?}");
@@ -111,19 +111,19 @@ impl Plexus {
     }
 
     /// Runs `plexus` with these arguments to its end.
-    pub async fn run(&self, args: &[&str]) -> Ran {
+    pub async fn run(&self, args: &[&str]) -> ProgramOutput {
         self.run_with(args, &[]).await
     }
 
     /// The same with additional variables.
-    pub async fn run_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Ran {
+    pub async fn run_with(&self, args: &[&str], variables: &[(&str, &str)]) -> ProgramOutput {
         let mut command = self.command(&self.binary, args);
         command.envs(variables.iter().copied());
         finish(command).await
     }
 
     /// Runs a line in a shell, as a person would type it.
-    pub async fn shell(&self, line: &str) -> Ran {
+    pub async fn shell(&self, line: &str) -> ProgramOutput {
         finish(self.command("/bin/sh", &["-c", line])).await
     }
 
@@ -171,10 +171,10 @@ impl Plexus {
     }
 }
 
-async fn finish(mut command: Command) -> Ran {
+async fn finish(mut command: Command) -> ProgramOutput {
     let output = tokio::time::timeout(PATIENCE, command.output());
     let output = output.await.expect("the command ends in time").expect("the program starts");
-    Ran {
+    ProgramOutput {
         code: output.status.code(),
         stdout: String::from_utf8(output.stdout).expect("UTF-8"),
         stderr: String::from_utf8(output.stderr).expect("UTF-8"),

@@ -16,9 +16,9 @@ use crate::{McpClient, http_client};
 
 const SECRET: &str = "only-the-agent-of-this-test-knows";
 /// Time limit for everything that a test waits for.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 /// Capacity of a pipe.
-const PIPE: usize = 1 << 20;
+const PIPE_CAPACITY: usize = 1 << 20;
 
 /// Time limits that are short enough for tests.
 pub fn proxy_timing() -> Timing {
@@ -103,23 +103,23 @@ impl TestProxy {
     }
 
     /// A client over stdio.
-    pub fn pipes(&self) -> PipeClient {
-        let (input, from_client) = tokio::io::duplex(PIPE);
-        let (to_client, output) = tokio::io::duplex(PIPE);
+    pub fn stdio_client(&self) -> StdioClient {
+        let (input, from_client) = tokio::io::duplex(PIPE_CAPACITY);
+        let (to_client, output) = tokio::io::duplex(PIPE_CAPACITY);
         let proxy = self.proxy.clone();
-        let mut serving = JoinSet::new();
-        serving.spawn(async move {
+        let mut server_task = JoinSet::new();
+        server_task.spawn(async move {
             proxy
                 .serve_stdio(BufReader::new(from_client), to_client)
                 .await
                 .expect("an input that can be read");
         });
-        PipeClient {
+        StdioClient {
             input: Some(input),
             output: BufReader::new(output).lines(),
-            heard: vec![],
+            received: vec![],
             next_id: 0,
-            serving,
+            server_task,
         }
     }
 
@@ -127,7 +127,7 @@ impl TestProxy {
     pub async fn stop(self) -> Arc<TempDir> {
         let Self { proxy, supervisor, folder, .. } = self;
         drop(proxy);
-        let drained = supervisor.shutdown(PATIENCE).await;
+        let drained = supervisor.shutdown(TIMEOUT).await;
         assert!(drained.aborted.is_empty(), "had to be aborted: {:?}", drained.aborted);
         folder
     }
@@ -135,25 +135,25 @@ impl TestProxy {
 
 /// A client that sends one message per line.
 #[derive(Debug)]
-pub struct PipeClient {
+pub struct StdioClient {
     input: Option<DuplexStream>,
     output: Lines<BufReader<DuplexStream>>,
     /// Messages that arrived before they were requested.
-    heard: Vec<Value>,
+    received: Vec<Value>,
     next_id: u64,
-    serving: JoinSet<()>,
+    server_task: JoinSet<()>,
 }
 
-impl PipeClient {
+impl StdioClient {
     /// Sends a line unchanged.
-    pub async fn say(&mut self, line: &str) {
+    pub async fn send_line(&mut self, line: &str) {
         let input = self.input.as_mut().expect("it has not hung up");
         input.write_all(format!("{line}\n").as_bytes()).await.expect("the proxy reads");
     }
 
     /// The next line of the proxy; `None` at the end.
     pub async fn line(&mut self) -> Option<Value> {
-        let line = tokio::time::timeout(PATIENCE, self.output.next_line()).await.expect("a line in time");
+        let line = tokio::time::timeout(TIMEOUT, self.output.next_line()).await.expect("a line in time");
         let line = line.expect("UTF-8")?;
         Some(serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}")))
     }
@@ -162,23 +162,25 @@ impl PipeClient {
     pub async fn begin(&mut self, method: &str, params: Value) -> u64 {
         self.next_id += 1;
         let id = self.next_id;
-        self.say(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string())
-            .await;
+        self.send_line(
+            &json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string(),
+        )
+        .await;
         id
     }
 
     /// The answer to a request.
     pub async fn answer(&mut self, id: u64) -> Value {
         let is_answer = |message: &Value| message["id"] == id && message["method"].is_null();
-        if let Some(place) = self.heard.iter().position(is_answer) {
-            return self.heard.remove(place);
+        if let Some(index) = self.received.iter().position(is_answer) {
+            return self.received.remove(index);
         }
         loop {
             let message = self.line().await.expect("an answer before the end");
             if is_answer(&message) {
                 return message;
             }
-            self.heard.push(message);
+            self.received.push(message);
         }
     }
 
@@ -204,37 +206,37 @@ impl PipeClient {
         let client = json!({ "name": "testkit", "version": "1" });
         let params = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": client });
         let answer = self.request("initialize", params).await;
-        self.say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+        self.send_line(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
         answer["result"].clone()
     }
 
     /// The next message with this method.
-    pub async fn told(&mut self, method: &str) -> Value {
-        if let Some(place) = self.heard.iter().position(|message| message["method"] == method) {
-            return self.heard.remove(place);
+    pub async fn next_message(&mut self, method: &str) -> Value {
+        if let Some(index) = self.received.iter().position(|message| message["method"] == method) {
+            return self.received.remove(index);
         }
         loop {
             let message = self.line().await.expect("news before the end");
             if message["method"] == method {
                 return message;
             }
-            self.heard.push(message);
+            self.received.push(message);
         }
     }
 
     /// The unsolicited messages so far.
-    pub fn heard(&mut self) -> Vec<Value> {
-        std::mem::take(&mut self.heard)
+    pub fn take_unsolicited(&mut self) -> Vec<Value> {
+        std::mem::take(&mut self.received)
     }
 
     /// Closes the input and waits until the proxy has closed its output; returns the remaining messages.
     pub async fn hang_up(mut self) -> Vec<Value> {
         self.input = None;
         while let Some(message) = self.line().await {
-            self.heard.push(message);
+            self.received.push(message);
         }
-        let served = tokio::time::timeout(PATIENCE, self.serving.join_next()).await;
-        served.expect("the proxy ends its side in time").expect("one task").expect("without a panic");
-        self.heard
+        let ended = tokio::time::timeout(TIMEOUT, self.server_task.join_next()).await;
+        ended.expect("the proxy ends its side in time").expect("one task").expect("without a panic");
+        self.received
     }
 }

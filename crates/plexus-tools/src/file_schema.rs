@@ -99,7 +99,7 @@ impl FileSchema {
             return;
         }
         // Unresolved references are checked after they are resolved.
-        if error.instance().as_str().is_some_and(reference::is_in) {
+        if error.instance().as_str().is_some_and(reference::contains_reference) {
             return;
         }
         invalid_paths.push(path.clone());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Mutex, PoisonError};
 
-use plexus_auth::profiles::{Candidate, CandidateServer, Choice};
+use plexus_auth::profiles::{Candidate, CandidateServer, ToolSelection};
 
 use crate::Tool;
 use crate::listing::listed;
@@ -26,7 +26,7 @@ pub(crate) fn apply_profile(catalog: &Catalog, profile: &str, logged: &LoggedWar
     let all = listed(catalog.tools.values().cloned().collect());
     let candidates: Vec<_> =
         all.values().chain(catalog.facilities.values()).map(|tool| candidate(tool)).collect();
-    let Choice { tools, listed, warnings, .. } = catalog.profiles.shown(profile, &candidates);
+    let ToolSelection { tools, listed, warnings, .. } = catalog.profiles.shown(profile, &candidates);
     if !warnings.is_empty() && logged.is_first(profile) {
         for warning in warnings {
             tracing::warn!(profile, "{warning}");

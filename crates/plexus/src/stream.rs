@@ -99,8 +99,8 @@ impl Tail<'_> {
                 }
                 StreamMessage::Control(StreamControl::Live { .. }) if !self.follow => return Ok(()),
                 StreamMessage::Control(StreamControl::Pruned { after, through }) => {
-                    let gone = format!("events {} to {through} are no longer kept", after + 1);
-                    self.out.note(&gone);
+                    let missing_range = format!("events {} to {through} are no longer kept", after + 1);
+                    self.out.note(&missing_range);
                 }
                 StreamMessage::Control(_) => {}
             }

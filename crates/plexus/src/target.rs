@@ -87,9 +87,10 @@ impl Target {
         environment: &Environment,
     ) -> anyhow::Result<Self> {
         let ignored = [env::HUB.name, env::TOKEN.name];
-        let kept = environment.all().filter(|(name, _)| !ignored.contains(name));
-        let kept: Environment = kept.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        Self::resolve(&GlobalArgs { hub, ..global.clone() }, &kept)
+        let remaining = environment.all().filter(|(name, _)| !ignored.contains(name));
+        let remaining: Environment =
+            remaining.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Self::resolve(&GlobalArgs { hub, ..global.clone() }, &remaining)
     }
 
     /// The hub and the credential that the flags, the environment and the data folder select.

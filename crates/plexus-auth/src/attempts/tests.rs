@@ -4,7 +4,7 @@ use std::time::Duration;
 use plexus_kit::Clock;
 use plexus_proto::Timestamp;
 
-use super::{FailedAttempts, SOURCES};
+use super::{FailedAttempts, MAX_SOURCES};
 
 fn attempts(limit: u32) -> (FailedAttempts, Clock) {
     let clock = Clock::manual("2026-11-01T00:00:00Z".parse::<Timestamp>().unwrap());
@@ -55,7 +55,7 @@ fn ipv6_counts_per_network_and_mapped_addresses_as_ipv4() {
 #[test]
 fn new_sources_share_a_counter_while_the_table_is_full() {
     let (attempts, clock) = attempts(2);
-    for number in 0..SOURCES {
+    for number in 0..MAX_SOURCES {
         assert_eq!(attempts.note(None, Some(&format!("token {number}"))), Ok(()));
     }
     for number in 0..2 {
@@ -63,7 +63,7 @@ fn new_sources_share_a_counter_while_the_table_is_full() {
     }
     assert!(attempts.note(None, Some("newcomer 3")).is_err());
     assert_eq!(attempts.note(None, Some("token 1")), Ok(()), "sources in the table keep their own counter");
-    assert!(attempts.table.lock().unwrap().windows.len() <= SOURCES + 1);
+    assert!(attempts.table.lock().unwrap().windows.len() <= MAX_SOURCES + 1);
     clock.advance(Duration::from_secs(60));
     assert_eq!(attempts.note(None, Some("newcomer 3")), Ok(()));
     assert!(attempts.table.lock().unwrap().windows.len() < 5);

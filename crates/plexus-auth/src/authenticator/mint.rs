@@ -28,29 +28,29 @@ impl Authenticator {
     /// Mints a token with at most the rights of the requesting one. Grants and refusals are recorded in the
     /// audit log.
     pub async fn mint(&self, by: &Principal, params: CreateTokenParams) -> Result<CreatedToken, AuthError> {
-        let asked = json!({
+        let requested = json!({
             "kind": params.kind, "name": params.name, "scopes": params.scopes, "profile": params.profile,
             "node": params.node,
         });
         let profile = params.profile.clone();
         // The renewal limit is the only property that the token itself does not contain.
-        let maker = match by.is_admin() {
+        let creator = match by.is_admin() {
             true => None,
             false => self.store.read_committed().await?.token(by.token_id()).await?,
         };
-        let renewable_until = maker.and_then(|maker| maker.renew_until);
+        let renewable_until = creator.and_then(|creator| creator.renew_until);
         let plan = self.plan(by, params, renewable_until);
         let (created, row) = match plan.and_then(|plan| self.check_profile(profile.as_deref()).map(|()| plan))
         {
             Ok(plan) => self.sign(plan, Some(by.token_id()))?,
-            Err(error) => return self.refused(by, CREATE, error, &asked).await,
+            Err(error) => return self.refused(by, CREATE, error, &requested).await,
         };
         let detail = json!({
             "jti": created.jti, "kind": created.kind, "name": created.name, "scopes": created.scopes,
             "profile": created.profile, "node": created.node,
         });
         if let Err(error) = self.insert(row, self.records(by, CREATE, "ok", &detail)).await {
-            return self.refused(by, CREATE, error, &asked).await;
+            return self.refused(by, CREATE, error, &requested).await;
         }
         log(by, CREATE, "ok", &detail);
         Ok(created)
@@ -58,8 +58,8 @@ impl Authenticator {
 
     /// Rejects unknown profiles: a token with one would see no tools. If a profile is removed later, its
     /// tokens see no tools.
-    fn check_profile(&self, asked: Option<&str>) -> Result<(), AuthError> {
-        let Some(id) = asked else { return Ok(()) };
+    fn check_profile(&self, requested: Option<&str>) -> Result<(), AuthError> {
+        let Some(id) = requested else { return Ok(()) };
         let followed = self.profiles.load_full();
         let profiles = followed.map_or_else(|| Profiles::shipped().into(), |followed| followed.load());
         profiles.find(id).map(drop).map_err(AuthError::Invalid)
@@ -101,11 +101,11 @@ impl Authenticator {
         }
         let scopes = plan_scopes(by, params.kind, params.scopes)?;
         let profile = match (by.profile(), params.profile) {
-            (Some(own), Some(asked)) if own != asked => {
-                let message = format!("a token of profile {own} cannot create one of profile {asked}");
+            (Some(own), Some(requested)) if own != requested => {
+                let message = format!("a token of profile {own} cannot create one of profile {requested}");
                 return Err(AuthError::Forbidden(message));
             }
-            (own, asked) => asked.or_else(|| own.map(str::to_owned)),
+            (own, requested) => requested.or_else(|| own.map(str::to_owned)),
         };
         if let Some(node) = &params.node {
             plexus_proto::node_name::check(node).map_err(AuthError::Invalid)?;
@@ -128,10 +128,10 @@ impl Authenticator {
         &self,
         by: &Principal,
         kind: TokenKind,
-        asked: Option<u64>,
+        requested: Option<u64>,
         renewable_until: Option<Timestamp>,
     ) -> Result<Option<Timestamp>, AuthError> {
-        let seconds = asked.unwrap_or_else(|| default_renewal(kind));
+        let seconds = requested.unwrap_or_else(|| default_renewal(kind));
         if check_seconds("time for renewals", seconds, 0)? == 0 {
             return Ok(None);
         }
@@ -140,7 +140,7 @@ impl Authenticator {
             return Ok(Some(until));
         }
         let end = renewable_until.map_or(by.expires_at(), |renewable| renewable.max(by.expires_at()));
-        if until > end && asked.is_some() {
+        if until > end && requested.is_some() {
             let message = format!("a token cannot be renewed beyond the one that creates it ({end})");
             return Err(AuthError::Forbidden(message));
         }
@@ -206,11 +206,11 @@ pub(super) async fn insert(conn: &mut Conn, row: &Token) -> Result<(), AuthError
     if conn.insert_token(row).await? {
         return Ok(());
     }
-    let maker = match row.parent {
+    let creator = match row.parent {
         Some(parent) => conn.token(parent).await?,
         None => None,
     };
-    let ends_at = maker.and_then(|maker| maker.revoked_at).filter(|ends_at| *ends_at > row.created_at);
+    let ends_at = creator.and_then(|creator| creator.revoked_at).filter(|ends_at| *ends_at > row.created_at);
     Err(ends_at.map_or(AuthError::Revoked, |ends_at| {
         AuthError::Forbidden(format!(
             "this token has been replaced and cannot create others during its grace period, until {ends_at}; \

@@ -36,10 +36,10 @@ const LOCAL: &str = "local";
 
 /// Default and maximum lifetime of a code in seconds.
 const CODE_TTL: u64 = 15 * 60;
-const LONGEST_CODE_TTL: u64 = 7 * 24 * 60 * 60;
+const MAX_CODE_TTL: u64 = 7 * 24 * 60 * 60;
 /// Maximum number of nodes and of invitations.
-const MOST_NODES: i64 = 10_000;
-const MOST_INVITES: usize = 1_000;
+const MAX_NODES: i64 = 10_000;
+const MAX_INVITES: usize = 1_000;
 
 /// An invitation and its code; only the hash of the code is stored.
 pub struct Invited {
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Invited {
 impl Authenticator {
     /// Creates a code that lets one machine join as this node. Voids an earlier code for the same name.
     pub async fn invite_node(&self, by: &Principal, params: InviteNodeParams) -> Result<Invited, AuthError> {
-        let asked = json!({ "name": params.name, "labels": params.labels, "rejoin": params.rejoin });
+        let requested = json!({ "name": params.name, "labels": params.labels, "rejoin": params.rejoin });
         let planned = self.plan_invite(by, params);
         let invited = match planned {
             Ok(invited) => self.store_invite(by, invited).await,
@@ -64,10 +64,10 @@ impl Authenticator {
         };
         match invited {
             Ok(invited) => {
-                log(by, INVITE, "ok", &asked);
+                log(by, INVITE, "ok", &requested);
                 Ok(invited)
             }
-            Err(error) => self.refused(by, INVITE, error, &asked).await,
+            Err(error) => self.refused(by, INVITE, error, &requested).await,
         }
     }
 
@@ -76,8 +76,8 @@ impl Authenticator {
         check_node_name(&params.name)?;
         node_name::check_labels(&params.labels).map_err(AuthError::Invalid)?;
         let ttl = params.ttl_seconds.unwrap_or(CODE_TTL);
-        if !(1..=LONGEST_CODE_TTL).contains(&ttl) {
-            let days = LONGEST_CODE_TTL / 86_400;
+        if !(1..=MAX_CODE_TTL).contains(&ttl) {
+            let days = MAX_CODE_TTL / 86_400;
             return Err(AuthError::Invalid(format!(
                 "the lifetime of a code must be between 1 second and {days} days"
             )));
@@ -114,11 +114,11 @@ impl Authenticator {
                             (Some(node), true) => invite.node_id = node.id,
                             (None, true) => return Err(no_node(&invite.name)),
                             (Some(_), false) => return Err(name_taken(&invite.name)),
-                            (None, false) if conn.node_count().await? >= MOST_NODES => return Err(too_many()),
+                            (None, false) if conn.node_count().await? >= MAX_NODES => return Err(too_many()),
                             (None, false) => {}
                         }
                         conn.purge_node_invites(now).await?;
-                        if conn.node_invites(now).await?.len() >= MOST_INVITES {
+                        if conn.node_invites(now).await?.len() >= MAX_INVITES {
                             return Err(too_many());
                         }
                         conn.insert_node_invite(&invite).await?;
@@ -159,17 +159,17 @@ impl Authenticator {
         id: NodeId,
         params: ChangeNodeParams,
     ) -> Result<Option<NodeRecord>, AuthError> {
-        let mut asked = json!({ "node": id });
-        if let (Value::Object(asked), Ok(Value::Object(changes))) =
-            (&mut asked, serde_json::to_value(&params))
+        let mut requested = json!({ "node": id });
+        if let (Value::Object(requested), Ok(Value::Object(changes))) =
+            (&mut requested, serde_json::to_value(&params))
         {
-            asked.extend(changes);
+            requested.extend(changes);
         }
         let checked = check_manager(by).and_then(|()| check_change(&params));
         if let Err(error) = checked {
-            return self.refused(by, CHANGE, error, &asked).await;
+            return self.refused(by, CHANGE, error, &requested).await;
         }
-        let records = self.records(by, CHANGE, "ok", &asked);
+        let records = self.records(by, CHANGE, "ok", &requested);
         let now = self.clock.now();
         let changed = self
             .store
@@ -188,9 +188,9 @@ impl Authenticator {
                             ..node
                         };
                         let invited = conn.node_invites(now).await?;
-                        let taken =
+                        let is_name_taken =
                             invited.iter().any(|other| other.name == node.name && other.node_id != id);
-                        if taken || (node.enrolled_by == Enrolment::Local) != (node.name == LOCAL) {
+                        if is_name_taken || (node.enrolled_by == Enrolment::Local) != (node.name == LOCAL) {
                             return Err(name_taken(&node.name));
                         }
                         if node.enrolled_by == Enrolment::Certificate && node.name != former {
@@ -207,20 +207,20 @@ impl Authenticator {
             .await?;
         match changed {
             Ok(changed) => {
-                log(by, CHANGE, "ok", &asked);
+                log(by, CHANGE, "ok", &requested);
                 Ok(changed)
             }
-            Err(error) => self.refused(by, CHANGE, error, &asked).await,
+            Err(error) => self.refused(by, CHANGE, error, &requested).await,
         }
     }
 
     /// Removes a node and voids its credentials and invitations. `None` if there is no such node.
     pub async fn remove_node(&self, by: &Principal, id: NodeId) -> Result<Option<NodeRecord>, AuthError> {
-        let asked = json!({ "node": id });
+        let requested = json!({ "node": id });
         if let Err(error) = check_manager(by) {
-            return self.refused(by, REMOVE, error, &asked).await;
+            return self.refused(by, REMOVE, error, &requested).await;
         }
-        let (now, template) = (self.clock.now(), self.records(by, REMOVE, "ok", &asked));
+        let (now, template) = (self.clock.now(), self.records(by, REMOVE, "ok", &requested));
         let removed = self
             .store
             .transact(
@@ -251,12 +251,12 @@ impl Authenticator {
         match removed {
             Ok(removed) => {
                 if removed.is_some() {
-                    log(by, REMOVE, "ok", &asked);
+                    log(by, REMOVE, "ok", &requested);
                     self.refresh_revocations().await?;
                 }
                 Ok(removed)
             }
-            Err(error) => self.refused(by, REMOVE, error, &asked).await,
+            Err(error) => self.refused(by, REMOVE, error, &requested).await,
         }
     }
 }
@@ -328,7 +328,7 @@ fn name_taken(name: &str) -> AuthError {
 
 fn too_many() -> AuthError {
     AuthError::Conflict {
-        message: format!("the limit of {MOST_NODES} nodes or {MOST_INVITES} invitations is reached"),
+        message: format!("the limit of {MAX_NODES} nodes or {MAX_INVITES} invitations is reached"),
         hint: "Remove some first.",
     }
 }

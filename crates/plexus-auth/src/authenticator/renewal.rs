@@ -19,19 +19,19 @@ impl Authenticator {
     /// Issues a token of the same kind, name, scopes, profile and lifetime; the presented one remains valid
     /// until it expires.
     pub async fn renew(&self, by: &Principal) -> Result<CreatedToken, AuthError> {
-        let asked = json!({ "jti": by.token_id(), "kind": by.kind(), "name": by.name() });
+        let requested = json!({ "jti": by.token_id(), "kind": by.kind(), "name": by.name() });
         let mut reader = self.store.read_committed().await?;
         let token = reader.token(by.token_id()).await?.ok_or(AuthError::InvalidToken)?;
         let children = reader.token_children(by.token_id()).await?;
         drop(reader);
         let plan = match self.plan_renewed(token, children) {
             Ok(plan) => plan,
-            Err(error) => return self.refused(by, RENEW, error, &asked).await,
+            Err(error) => return self.refused(by, RENEW, error, &requested).await,
         };
         let (created, row) = self.sign(plan, Some(by.token_id()))?;
         let detail = json!({ "jti": created.jti, "kind": created.kind, "name": created.name });
         if let Err(error) = self.insert(row, self.records(by, RENEW, "ok", &detail)).await {
-            return self.refused(by, RENEW, error, &asked).await;
+            return self.refused(by, RENEW, error, &requested).await;
         }
         log(by, RENEW, "ok", &detail);
         Ok(created)

@@ -36,18 +36,18 @@ impl Authenticator {
             return Ok(None);
         }
         drop(reader);
-        let asked =
+        let requested =
             json!({ "jti": jti, "kind": old.kind, "name": old.name, "grace_seconds": grace.as_secs() });
         let plan = match self.plan_replacement(by, &old, grace) {
             Ok(plan) => plan,
-            Err(error) => return self.refused(by, ROTATE, error, &asked).await,
+            Err(error) => return self.refused(by, ROTATE, error, &requested).await,
         };
         let is_local = self.local_admin().is_some_and(|local| local.token_id() == jti);
         let (created, row) = self.sign(plan, old.parent)?;
-        let detail = json!({ "jti": created.jti, "replaces": asked });
+        let detail = json!({ "jti": created.jti, "replaces": requested });
         let records = self.records(by, ROTATE, "ok", &detail);
         if let Err(error) = self.replace(old, row, self.after(grace), records).await {
-            return self.refused(by, ROTATE, error, &asked).await;
+            return self.refused(by, ROTATE, error, &requested).await;
         }
         log(by, ROTATE, "ok", &detail);
         if is_local {

@@ -21,12 +21,12 @@ impl Authenticator {
     /// cancel this: a partial rotation leaves that token to expire with its key.
     pub async fn rotate_keys(&self, by: &Principal, overlap: Duration) -> Result<RotatedKey, AuthError> {
         let _one = self.changing.acquire().await;
-        let asked = json!({ "overlap_seconds": overlap.as_secs() });
+        let requested = json!({ "overlap_seconds": overlap.as_secs() });
         let allowed = check_admin(by).and(check_seconds("overlap", overlap.as_secs(), 0));
         if let Err(error) = allowed {
-            return self.refused(by, ROTATE, error, &asked).await;
+            return self.refused(by, ROTATE, error, &requested).await;
         }
-        self.recorded(by, ROTATE, asked, async {
+        self.recorded(by, ROTATE, requested, async {
             let local = self.local_admin();
             let rotated = self.keys.rotate(self.after(overlap))?;
             self.notify_streams();
@@ -43,11 +43,11 @@ impl Authenticator {
         if self.keys.find(kid).is_none() {
             return Ok(None);
         }
-        let asked = json!({ "kid": kid });
+        let requested = json!({ "kid": kid });
         if let Err(error) = check_admin(by) {
-            return self.refused(by, RETIRE, error, &asked).await;
+            return self.refused(by, RETIRE, error, &requested).await;
         }
-        self.recorded(by, RETIRE, asked, async {
+        self.recorded(by, RETIRE, requested, async {
             let key = self.keys.retire(kid)?;
             self.notify_streams();
             Ok((json!({ "kid": kid }), key))
@@ -66,7 +66,7 @@ impl Authenticator {
         &self,
         by: &Principal,
         what: &'static str,
-        asked: Value,
+        requested: Value,
         change: impl Future<Output = Result<(Value, T), AuthError>>,
     ) -> Result<T, AuthError> {
         let call_id = CallId::new();
@@ -74,7 +74,7 @@ impl Authenticator {
             let entry = self.entry(by, what, call_id, phase, outcome, detail);
             self.store.append(Records { audit: vec![entry], events: vec![] })
         };
-        append(AuditPhase::Started, "", &asked).await?;
+        append(AuditPhase::Started, "", &requested).await?;
         match change.await {
             Ok((detail, value)) => {
                 tracing::info!(by = by.subject(), %detail, "{what}");
@@ -82,7 +82,7 @@ impl Authenticator {
                 Ok(value)
             }
             Err(error) => {
-                append(AuditPhase::Finished, error.outcome(), &asked).await?;
+                append(AuditPhase::Finished, error.outcome(), &requested).await?;
                 Err(error)
             }
         }

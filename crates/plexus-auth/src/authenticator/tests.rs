@@ -235,9 +235,9 @@ async fn forged_token_is_rejected() {
     let spliced = parts.join(".");
     // "alg": "none"
     let unsigned = format!("eyJhbGciOiJub25lIn0.{}.", token.split('.').nth(1).unwrap());
-    let elsewhere = tempfile::tempdir().unwrap();
-    let keys = Arc::new(KeyRing::open(elsewhere.path(), f.clock.clone()).unwrap());
-    let path = elsewhere.path().join("admin-token");
+    let other_folder = tempfile::tempdir().unwrap();
+    let keys = Arc::new(KeyRing::open(other_folder.path(), f.clock.clone()).unwrap());
+    let path = other_folder.path().join("admin-token");
     let stranger = Authenticator::new(keys, f.store.clone(), f.clock.clone(), path).await.unwrap();
     assert!(matches!(stranger.authenticate(&token), Err(AuthError::InvalidToken)));
     for forged in [spliced.as_str(), &unsigned, "", "a.b.c", &"x".repeat(100_000)] {
@@ -337,9 +337,9 @@ async fn token_profile_must_exist_and_is_inherited() {
 
     let parent = f.authenticator.mint(&f.admin, of(Some("discuss"), "ann")).await.unwrap();
     let parent = f.authenticator.authenticate(&parent.token).unwrap();
-    for asked in [None, Some("discuss")] {
-        let child = f.authenticator.mint(&parent, of(asked, "ann/a")).await.unwrap();
-        assert_eq!(child.profile.as_deref(), Some("discuss"), "asked for {asked:?}");
+    for requested in [None, Some("discuss")] {
+        let child = f.authenticator.mint(&parent, of(requested, "ann/a")).await.unwrap();
+        assert_eq!(child.profile.as_deref(), Some("discuss"), "asked for {requested:?}");
     }
     let other = f.authenticator.mint(&parent, of(Some("developer"), "ann/a")).await;
     assert!(matches!(other, Err(AuthError::Forbidden(_))), "{other:?}");
@@ -419,14 +419,14 @@ async fn child_renewal_is_limited_by_its_creator() {
         ..params(TokenKind::User, "ann", &[])
     };
     for (renew, end) in [(None, 10), (Some(20 * DAY), 20)] {
-        let maker = f.authenticator.mint(&f.admin, user(renew)).await.unwrap();
-        let maker = f.authenticator.authenticate(&maker.token).unwrap();
-        let child = f.authenticator.mint(&maker, params(TokenKind::Agent, "ann/a", &[])).await.unwrap();
+        let creator = f.authenticator.mint(&f.admin, user(renew)).await.unwrap();
+        let creator = f.authenticator.authenticate(&creator.token).unwrap();
+        let child = f.authenticator.mint(&creator, params(TokenKind::Agent, "ann/a", &[])).await.unwrap();
         let days = (child.renew_until.unwrap().as_second() - f.clock.now().as_second()) / 86_400;
         assert_eq!(days, end, "{renew:?}");
-        let asked =
+        let requested =
             CreateTokenParams { renew_seconds: Some(30 * DAY), ..params(TokenKind::Agent, "ann/a", &[]) };
-        assert!(matches!(f.authenticator.mint(&maker, asked).await, Err(AuthError::Forbidden(_))));
+        assert!(matches!(f.authenticator.mint(&creator, requested).await, Err(AuthError::Forbidden(_))));
     }
 }
 

@@ -100,9 +100,9 @@ fn former_keys_keep_only_public_halves_in_private_files() {
     let folder = f.dir.path().join("retired-keys");
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&folder), mode(&folder.join(&kid))), (0o700, 0o600));
-    let kept = std::fs::read_to_string(folder.join(&kid)).unwrap();
+    let stored = std::fs::read_to_string(folder.join(&kid)).unwrap();
     // The seed of the key is at a fixed offset in every PKCS#8 file of this kind.
-    assert!(!kept.contains(&plexus_kit::hex::encode(&secret[16..48])), "{kept}");
+    assert!(!stored.contains(&plexus_kit::hex::encode(&secret[16..48])), "{stored}");
 }
 
 #[test]

@@ -16,9 +16,9 @@ use super::pattern::{Pattern, Server};
 use super::{Profile, ProfileProblem};
 
 /// Known keys that are rejected: a user who sets one relies on it.
-const NOT_YET: [&str; 2] = ["approve", "budgets"];
+const UNSUPPORTED_KEYS: [&str; 2] = ["approve", "budgets"];
 /// Maximum number of characters of a wrong value shown in an error.
-const VALUE_SHOWN: usize = 80;
+const MAX_SHOWN_CHARS: usize = 80;
 
 /// What an agent is for, in detail.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -176,7 +176,7 @@ impl Reader {
         let Value::Object(mut object) = value else {
             return Err(problems.only("", "is not an object: it must begin with {".to_owned()));
         };
-        for key in NOT_YET {
+        for key in UNSUPPORTED_KEYS {
             if object.remove(key).is_some() {
                 problems.add(key, "is not supported yet; remove it".to_owned());
             }
@@ -223,12 +223,12 @@ impl Reader {
         // The object schema that rejected the key is the parent of its `additionalProperties`.
         let location = error.schema_path().to_string();
         let parent = location.rsplit_once('/').map_or("", |(parent, _)| parent);
-        let known = self.schema.pointer(&format!("{parent}/properties")).and_then(Value::as_object);
-        let known: Vec<&str> = known.into_iter().flat_map(Map::keys).map(String::as_str).collect();
-        let key: String = key.chars().take(VALUE_SHOWN).collect();
-        match nearest(&key, known.iter().copied()) {
+        let valid_keys = self.schema.pointer(&format!("{parent}/properties")).and_then(Value::as_object);
+        let valid_keys: Vec<&str> = valid_keys.into_iter().flat_map(Map::keys).map(String::as_str).collect();
+        let key: String = key.chars().take(MAX_SHOWN_CHARS).collect();
+        match nearest(&key, valid_keys.iter().copied()) {
             Some(near) => format!("unknown key `{key}`; did you mean `{near}`?"),
-            None => format!("unknown key `{key}`; known keys: {}", known.join(", ")),
+            None => format!("unknown key `{key}`; known keys: {}", valid_keys.join(", ")),
         }
     }
 }
@@ -239,13 +239,13 @@ fn wrong(error: &ValidationError<'_>) -> String {
     match error.kind() {
         ValidationErrorKind::Type { kind: TypeKind::Single(kind) } => format!("expected {kind}, got {got}"),
         ValidationErrorKind::AnyOf { .. } => format!("expected text, or a list of texts, got {got}"),
-        _ => error.to_string().chars().take(2 * VALUE_SHOWN).collect(),
+        _ => error.to_string().chars().take(2 * MAX_SHOWN_CHARS).collect(),
     }
 }
 
 fn shown(value: &Value) -> String {
     let text = value.to_string();
-    match text.char_indices().nth(VALUE_SHOWN) {
+    match text.char_indices().nth(MAX_SHOWN_CHARS) {
         None => text,
         Some((cut, _)) => format!("{}…", &text[..cut]),
     }
@@ -255,9 +255,9 @@ fn shown(value: &Value) -> String {
 fn check_names(object: &Map<String, Value>, problems: &mut Problems<'_>) {
     for list in ["enabled_tools", "subagent_tools", "pinned"] {
         let names = object.get(list).and_then(Value::as_array).into_iter().flatten();
-        for (place, name) in names.enumerate() {
+        for (index, name) in names.enumerate() {
             if let Some(why) = name.as_str().and_then(|name| Pattern::parse(name).err()) {
-                problems.add(&format!("/{list}/{place}"), why);
+                problems.add(&format!("/{list}/{index}"), why);
             }
         }
     }

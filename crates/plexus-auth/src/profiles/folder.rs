@@ -77,9 +77,9 @@ pub(super) fn read(folder: &Path, reader: &Reader, shipped: &Profiles) -> Profil
             return Profiles(entries);
         }
     };
-    for (place, id) in ids.into_iter().enumerate() {
+    for (index, id) in ids.into_iter().enumerate() {
         let path = folder.join(&id).join(CONFIG);
-        let profile = match place < MAX_PROFILES {
+        let profile = match index < MAX_PROFILES {
             true => read_one(reader, &id, &path),
             false => {
                 Err(vec![whole(&path, format!("is not read: there are more than {MAX_PROFILES} profiles"))])

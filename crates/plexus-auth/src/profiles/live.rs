@@ -21,7 +21,7 @@ struct Inner {
     current: ArcSwap<Profiles>,
     /// State of the files that `current` was read from. Locked during a reload, so that reloads are
     /// serialized.
-    seen: Mutex<Fingerprint>,
+    last_fingerprint: Mutex<Fingerprint>,
 }
 
 /// Ids of profiles that a reload added, removed or changed.
@@ -47,8 +47,8 @@ impl ProfilesChange {
                 Some(_) => {}
             }
         }
-        let gone = old.iter().filter(|(id, _)| new.get(id).is_none());
-        change.removed.extend(gone.map(|(id, _)| id.to_owned()));
+        let removed_profiles = old.iter().filter(|(id, _)| new.get(id).is_none());
+        change.removed.extend(removed_profiles.map(|(id, _)| id.to_owned()));
         change
     }
 }
@@ -60,7 +60,8 @@ impl LiveProfiles {
         let reader = Reader::new();
         let shipped = shipped::profiles(&reader);
         let current = ArcSwap::from_pointee(shipped.clone());
-        let live = Self(Arc::new(Inner { folder, reader, shipped, current, seen: Mutex::default() }));
+        let live =
+            Self(Arc::new(Inner { folder, reader, shipped, current, last_fingerprint: Mutex::default() }));
         live.reload();
         live
     }
@@ -74,14 +75,14 @@ impl LiveProfiles {
     /// Reloads the profiles if any file has changed.
     pub fn reload(&self) -> ProfilesChange {
         let path = &self.0.folder;
-        let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last_fingerprint = self.0.last_fingerprint.lock().unwrap_or_else(PoisonError::into_inner);
         // Computed before the files are read: later changes are detected by the next reload.
         let now = folder::fingerprint(path);
-        if now == *seen {
+        if now == *last_fingerprint {
             return ProfilesChange::default();
         }
         let (old, new) = (self.load(), folder::read(path, &self.0.reader, &self.0.shipped));
-        *seen = now;
+        *last_fingerprint = now;
         let change = ProfilesChange::between(&old, &new);
         for id in change.added.iter().chain(&change.changed) {
             if let Some(ProfileEntry { profile: Err(problems), .. }) = new.get(id) {

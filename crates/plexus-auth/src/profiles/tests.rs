@@ -4,8 +4,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{
-    Candidate, CandidateServer, Choice, DEFAULT, LiveProfiles, ProfileSource, Profiles, ProfilesChange,
-    schema,
+    Candidate, CandidateServer, DEFAULT, LiveProfiles, ProfileSource, Profiles, ProfilesChange,
+    ToolSelection, schema,
 };
 
 /// A folder of profiles: id, `config.json`.
@@ -67,11 +67,11 @@ fn candidates<'t>(tools: &'t Tools<'_>) -> Vec<Candidate<'t>> {
     tools.iter().map(candidate).collect()
 }
 
-fn choices(config: &Value) -> (Choice, Choice) {
-    choices_among(&tools(), config)
+fn select_tools(config: &Value) -> (ToolSelection, ToolSelection) {
+    select_among(&tools(), config)
 }
 
-fn choices_among(tools: &Tools<'_>, config: &Value) -> (Choice, Choice) {
+fn select_among(tools: &Tools<'_>, config: &Value) -> (ToolSelection, ToolSelection) {
     let dir = folder(&[("p", &config.to_string())]);
     let profiles = read(dir.path());
     let profile = profiles.find("p").unwrap_or_else(|why| panic!("{config}: {why} {:?}", profiles.get("p")));
@@ -122,18 +122,19 @@ fn enabled_tools_selects_tools_by_name_and_glob() {
         (json!(["mcp__x__y_z"]), &["mcp__x__y_z"]),
         (json!(["Todo", "nonsense", "mcp__gone__x", "mcp__gone__*"]), &[]),
     ] {
-        let (choice, subagents) = choices(&json!({ "enabled_tools": listed }));
-        assert_eq!(choice.tools, names(shown), "{listed}");
+        let (selection, subagents) = select_tools(&json!({ "enabled_tools": listed }));
+        assert_eq!(selection.tools, names(shown), "{listed}");
         // An empty list falls back; tools that start agents are always excluded.
         let without: Vec<&str> = shown.iter().copied().filter(|name| *name != "spawn").collect();
         assert_eq!(subagents.tools, names(&without), "{listed}");
     }
-    assert_eq!(choices(&json!({})).0.tools, names(HUB), "all tools of the hub and no others");
+    assert_eq!(select_tools(&json!({})).0.tools, names(HUB), "all tools of the hub and no others");
 }
 
 #[test]
 fn mcp_servers_selects_tools_by_group() {
-    let shown = |servers: Value| choices(&json!({ "enabled_tools": ["todo"], "mcp_servers": servers })).0;
+    let shown =
+        |servers: Value| select_tools(&json!({ "enabled_tools": ["todo"], "mcp_servers": servers })).0;
     for (servers, tools) in [
         (json!({}), &[][..]),
         (
@@ -146,17 +147,17 @@ fn mcp_servers_selects_tools_by_group() {
         (json!({ "my server": ["read"], "gone": ["*"] }), &["mcp__my_server__search"]),
         (json!({ "GitHub": ["*"] }), &[]),
     ] {
-        let choice = shown(servers.clone());
+        let selection = shown(servers.clone());
         let mut expected = names(tools);
         assert_eq!(
-            choice.servers.values().flatten().cloned().collect::<BTreeSet<_>>(),
+            selection.servers.values().flatten().cloned().collect::<BTreeSet<_>>(),
             expected,
             "{servers}"
         );
         expected.insert("todo".to_owned());
-        assert_eq!(choice.tools, expected, "{servers}");
+        assert_eq!(selection.tools, expected, "{servers}");
     }
-    let both = choices(&json!({ "mcp_servers": { "bare": ["*"] } })).0.tools;
+    let both = select_tools(&json!({ "mcp_servers": { "bare": ["*"] } })).0.tools;
     assert_eq!(both, names(&["mcp__bare__todoist", "mcp_status", "scratchpad", "spawn", "todo"]));
 }
 
@@ -167,7 +168,7 @@ fn sub_agent_sees_the_intersection_with_its_profile() {
     let view = |listed: Value| {
         let mut config = base.clone();
         config["subagent_tools"] = listed;
-        choices(&config).1
+        select_tools(&config).1
     };
     for (listed, shown) in [
         // As `enabled_tools`: tools of `mcp_servers` are for the agent itself.
@@ -195,29 +196,29 @@ fn sub_agent_sees_the_intersection_with_its_profile() {
 
 #[test]
 fn thin_profile_lists_discovery_and_pinned_tools() {
-    let mut there = tools();
-    there.extend(["tool_call", "tool_search"].map(|name| (name, None, Vec::new())));
+    let mut existing = tools();
+    existing.extend(["tool_call", "tool_search"].map(|name| (name, None, Vec::new())));
     let thin = |mut config: Value| {
         config["thin"] = json!(true);
-        choices_among(&there, &config).0
+        select_among(&existing, &config).0
     };
-    let choice = thin(json!({ "enabled_tools": ["todo", "mcp__github__*"] }));
-    assert_eq!(choice.listed, Some(names(&["tool_call", "tool_search"])));
+    let selection = thin(json!({ "enabled_tools": ["todo", "mcp__github__*"] }));
+    assert_eq!(selection.listed, Some(names(&["tool_call", "tool_search"])));
     // The profile includes them implicitly.
     let all = ["mcp__github__create_issue", "mcp__github__list_issues", "mcp__github__search"];
-    assert_eq!(choice.tools, names(&[all.as_slice(), &["todo", "tool_call", "tool_search"]].concat()));
+    assert_eq!(selection.tools, names(&[all.as_slice(), &["todo", "tool_call", "tool_search"]].concat()));
     let pinned = ["todo", "mcp__github__*_issue*", "scratchpad", "nothing"];
-    let choice = thin(json!({ "enabled_tools": ["todo", "mcp__github__*"], "pinned": pinned }));
+    let selection = thin(json!({ "enabled_tools": ["todo", "mcp__github__*"], "pinned": pinned }));
     let listed =
         ["todo", "tool_call", "tool_search", "mcp__github__create_issue", "mcp__github__list_issues"];
-    assert_eq!(choice.listed, Some(names(&listed)));
+    assert_eq!(selection.listed, Some(names(&listed)));
     assert_eq!(
-        choice.warnings,
+        selection.warnings,
         ["pinned: there is no tool nothing (yet)", "pinned: the profile does not show scratchpad"]
     );
-    let choice = choices(&json!({ "pinned": ["todo"] })).0;
-    assert_eq!(choice.listed, None, "all are listed");
-    assert_eq!(choice.warnings, ["pinned: has no effect without \"thin\": true"]);
+    let selection = select_tools(&json!({ "pinned": ["todo"] })).0;
+    assert_eq!(selection.listed, None, "all are listed");
+    assert_eq!(selection.warnings, ["pinned: has no effect without \"thin\": true"]);
     let wrong = problems(r#"{"thin": "yes", "pinned": ["todo", " "]}"#).join("\n");
     assert!(wrong.contains("`thin`: expected boolean") && wrong.contains("`pinned[1]`"), "{wrong}");
 }
@@ -229,7 +230,7 @@ fn unmatched_names_are_reported_with_suggestions() {
         "mcp_servers": { "gone": ["*"], "github": ["isues"] },
     });
     assert_eq!(
-        choices(&config).0.warnings,
+        select_tools(&config).0.warnings,
         [
             "enabled_tools: there is no tool todos (yet); did you mean todo?",
             "enabled_tools: there is no tool search (yet); did you mean mcp__github__search or mcp__my_server__search?",

@@ -158,7 +158,8 @@ struct TemporaryHome(PathBuf);
 
 impl TemporaryHome {
     fn new(environment: &Environment) -> Option<Self> {
-        let folder = environment.named("TMPDIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
+        let folder =
+            environment.get_by_name("TMPDIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
         let folder = folder.unwrap_or_else(|| PathBuf::from("/tmp"));
         let path = folder.join(format!("plexus-version-{:016x}", rand::random::<u64>()));
         std::fs::DirBuilder::new().mode(0o700).create(&path).ok()?;
@@ -186,7 +187,7 @@ const VERSION_MANAGERS: [(&str, &str); 6] = [
 fn version_manager_folders(environment: &Environment) -> impl Iterator<Item = (&'static str, PathBuf)> {
     let home = environment.get(env::HOME).map(PathBuf::from);
     VERSION_MANAGERS.into_iter().filter_map(move |(name, below)| {
-        let set = environment.named(name).map(PathBuf::from);
+        let set = environment.get_by_name(name).map(PathBuf::from);
         let folder = set.or_else(|| Some(home.as_ref()?.join(below)))?;
         folder.is_dir().then_some((name, folder))
     })
@@ -195,7 +196,7 @@ fn version_manager_folders(environment: &Environment) -> impl Iterator<Item = (&
 /// Runs a program for its version.
 fn version_output(program: &Path, environment: &Environment, timeout: Duration) -> Option<String> {
     let temporary_home = TemporaryHome::new(environment)?;
-    let passed_on = environment.passed_on().filter(|(name, _)| !name.starts_with("XDG_"));
+    let passed_on = environment.inherited().filter(|(name, _)| !name.starts_with("XDG_"));
     let mut child = Command::new(program)
         .arg("--version")
         .env_clear()

@@ -184,7 +184,8 @@ impl Location {
     /// The allowed folder and the path below it; none if the environment does not locate it.
     fn split(&self, environment: &Environment, scope: &Scope) -> Option<(PathBuf, PathBuf)> {
         let home = || environment.get(env::HOME).map(PathBuf::from).filter(|home| home.is_absolute());
-        let named = |name: &str| environment.named(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let named =
+            |name: &str| environment.get_by_name(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let in_home = |folder: &str| home().map(|home| (home, Path::new(folder).join(self.relative_path)));
         let in_folder = |folder: PathBuf| Some((folder, PathBuf::from(self.relative_path)));
         match (self.root, scope) {

@@ -17,7 +17,7 @@ use super::ring::{Ring, RingRead};
 /// Interval between two reads without a hint.
 const POLL: Duration = Duration::from_secs(1);
 /// Minimum interval between two reads under load, so that a burst of events wakes the readers once.
-const PACE: Duration = Duration::from_millis(10);
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum number of events per read.
 const PAGE: i64 = 256;
 
@@ -26,7 +26,7 @@ pub(super) struct Feed {
     store: Store,
     ring: RwLock<Ring>,
     /// Notified when the ring has new events or starts over.
-    moved: watch::Sender<()>,
+    ring_changed: watch::Sender<()>,
     readers: watch::Sender<usize>,
 }
 
@@ -35,7 +35,7 @@ impl Feed {
         let feed = Arc::new(Self {
             store,
             ring: RwLock::default(),
-            moved: watch::Sender::new(()),
+            ring_changed: watch::Sender::new(()),
             readers: watch::Sender::new(0),
         });
         let running = feed.clone();
@@ -44,7 +44,7 @@ impl Feed {
             async move {
                 let mut readers = feed.readers.subscribe();
                 while readers.wait_for(|readers| *readers > 0).await.is_ok() {
-                    if let Err(error) = feed.follow(&mut readers).await {
+                    if let Err(error) = feed.follow_database(&mut readers).await {
                         tracing::warn!(%error, "cannot read new events; event streams are delayed");
                         return;
                     }
@@ -59,9 +59,9 @@ impl Feed {
     }
 
     /// Counts a reader until the returned value is dropped.
-    pub(super) fn join(self: &Arc<Self>) -> FeedReader {
+    pub(super) fn add_reader(self: &Arc<Self>) -> FeedReader {
         self.readers.send_modify(|readers| *readers += 1);
-        FeedReader { moved: self.moved.subscribe(), feed: self.clone() }
+        FeedReader { ring_changed: self.ring_changed.subscribe(), feed: self.clone() }
     }
 
     /// Number of open streams.
@@ -69,14 +69,14 @@ impl Feed {
         *self.readers.borrow()
     }
 
-    async fn follow(&self, readers: &mut watch::Receiver<usize>) -> Result<(), StoreError> {
+    async fn follow_database(&self, readers: &mut watch::Receiver<usize>) -> Result<(), StoreError> {
         let mut hints = self.store.event_hints();
         let mut tip = self.store.read_committed().await?.newest_event().await?;
         self.change(|ring| ring.begin(tip));
         loop {
             // Mark the hints as seen before the read, so that a hint during the read is not missed.
             hints.mark_unchanged();
-            let looked = Instant::now();
+            let read_at = Instant::now();
             let events = self.store.read_committed().await?.events_after(tip, PAGE).await?;
             let more = events.len() as i64 == PAGE;
             if let Some(last) = events.last() {
@@ -88,9 +88,9 @@ impl Feed {
                 continue;
             }
             tokio::select! {
-                Ok(()) = hints.changed() => tokio::time::sleep_until(looked + PACE).await,
+                Ok(()) = hints.changed() => tokio::time::sleep_until(read_at + MIN_INTERVAL).await,
                 () = tokio::time::sleep(POLL) => {}
-                () = nobody_reads(readers) => {
+                () = no_readers(readers) => {
                     self.change(Ring::clear);
                     return Ok(());
                 }
@@ -100,11 +100,11 @@ impl Feed {
 
     fn change(&self, change: impl FnOnce(&mut Ring)) {
         change(&mut self.ring.write().unwrap_or_else(PoisonError::into_inner));
-        self.moved.send_replace(());
+        self.ring_changed.send_replace(());
     }
 }
 
-async fn nobody_reads(readers: &mut watch::Receiver<usize>) {
+async fn no_readers(readers: &mut watch::Receiver<usize>) {
     let _ = readers.wait_for(|readers| *readers == 0).await;
 }
 
@@ -112,7 +112,7 @@ async fn nobody_reads(readers: &mut watch::Receiver<usize>) {
 #[derive(Debug)]
 pub(super) struct FeedReader {
     feed: Arc<Feed>,
-    moved: watch::Receiver<()>,
+    ring_changed: watch::Receiver<()>,
 }
 
 impl FeedReader {
@@ -125,16 +125,16 @@ impl FeedReader {
         self.feed.ring.read().unwrap_or_else(PoisonError::into_inner).covers(after)
     }
 
-    /// The events in the ring after a position. Later changes complete [`Self::moved`].
+    /// The events in the ring after a position. Later changes complete [`Self::ring_changed`].
     pub(super) fn take(&mut self, after: i64, wanted: impl Fn(&Item) -> bool) -> RingRead {
-        self.moved.mark_unchanged();
+        self.ring_changed.mark_unchanged();
         self.feed.ring.read().unwrap_or_else(PoisonError::into_inner).take(after, wanted)
     }
 
     /// Completes when the ring has changed since the last read.
-    pub(super) async fn moved(&mut self) {
+    pub(super) async fn wait_for_change(&mut self) {
         // The sender is owned by the feed, which this value keeps alive.
-        let _ = self.moved.changed().await;
+        let _ = self.ring_changed.changed().await;
     }
 }
 

@@ -25,18 +25,18 @@ pub(crate) struct EventSelection {
 pub(super) struct Filter {
     /// The only owner whose sessions may be seen.
     visible: Option<String>,
-    wanted: EventSelection,
+    selection: EventSelection,
 }
 
 impl Filter {
-    pub(super) fn new(principal: &Principal, wanted: EventSelection) -> Self {
-        Self { visible: visible_owner(principal).map(str::to_owned), wanted }
+    pub(super) fn new(principal: &Principal, selection: EventSelection) -> Self {
+        Self { visible: visible_owner(principal).map(str::to_owned), selection }
     }
 
     pub(super) fn passes(&self, item: &Item) -> bool {
         self.visible.as_ref().is_none_or(|owner| *owner == item.owner)
-            && self.wanted.owner.as_ref().is_none_or(|owner| *owner == item.owner)
-            && self.wanted.session.is_none_or(|session| session == item.session_id)
-            && (self.wanted.kinds.is_empty() || self.wanted.kinds.contains(&item.kind))
+            && self.selection.owner.as_ref().is_none_or(|owner| *owner == item.owner)
+            && self.selection.session.is_none_or(|session| session == item.session_id)
+            && (self.selection.kinds.is_empty() || self.selection.kinds.contains(&item.kind))
     }
 }

@@ -64,8 +64,8 @@ impl Item {
 fn on_one_line(payload: &str) -> Box<RawValue> {
     let as_it_is = || RawValue::from_string(payload.to_owned()).ok();
     let rewritten = || serde_json::from_str(payload).unwrap_or_else(|_| Value::from(payload));
-    let kept = if payload.contains(['\n', '\r']) { None } else { as_it_is() };
-    kept.or_else(|| to_raw_value(&rewritten()).ok()).unwrap_or_default()
+    let unchanged = if payload.contains(['\n', '\r']) { None } else { as_it_is() };
+    unchanged.or_else(|| to_raw_value(&rewritten()).ok()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
-use plexus_auth::{Authenticator, Principal, Welcome};
+use plexus_auth::{Authenticator, Principal, StreamPermit};
 use plexus_kit::metrics::count;
 use plexus_kit::{Metrics, Quota, Stage, Supervisor};
 use plexus_proto::ErrorCode;
@@ -38,10 +38,10 @@ pub(crate) use filter::{EventSelection, SEE_ALL_SESSIONS, visible_owner};
 pub(crate) use reader::Log;
 
 /// Maximum number of concurrent streams per subject; more are refused.
-const PER_SUBJECT: usize = 128;
+const MAX_STREAMS_PER_SUBJECT: usize = 128;
 /// Maximum number of database pages that all streams read concurrently; the other readers of the store remain
 /// available for other work.
-const TURNS: usize = 2;
+const MAX_CONCURRENT_READS: usize = 2;
 
 #[derive(Debug, Clone)]
 pub struct EventOptions {
@@ -98,8 +98,8 @@ pub(crate) struct Events {
     feed: Arc<Feed>,
     authenticator: Arc<Authenticator>,
     supervisor: Supervisor,
-    places: Quota,
-    turns: Arc<Semaphore>,
+    stream_quota: Quota,
+    read_permits: Arc<Semaphore>,
     too_slow: Arc<AtomicU64>,
     options: EventOptions,
 }
@@ -115,8 +115,8 @@ impl Events {
             feed: Feed::start(store, &supervisor),
             authenticator,
             supervisor,
-            places: Quota::new(PER_SUBJECT),
-            turns: Arc::new(Semaphore::new(TURNS)),
+            stream_quota: Quota::new(MAX_STREAMS_PER_SUBJECT),
+            read_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_READS)),
             too_slow: Arc::default(),
             options,
         }
@@ -143,15 +143,16 @@ impl Events {
         principal: Arc<Principal>,
         log: Log,
         start: Start,
-        wanted: EventSelection,
+        selection: EventSelection,
     ) -> Result<EventStream, ApiError> {
-        let place = self.places.enter(principal.subject()).ok_or_else(|| {
-            let message = format!("{} already has {PER_SUBJECT} event streams open", principal.subject());
+        let slot = self.stream_quota.enter(principal.subject()).ok_or_else(|| {
+            let message =
+                format!("{} already has {MAX_STREAMS_PER_SUBJECT} event streams open", principal.subject());
             ApiError::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Overloaded, message)
                 .hint("That is the limit; close one first.")
         })?;
         // Join before looking at the log, so that no event is missed in between.
-        let reading = self.feed.join();
+        let feed_reader = self.feed.add_reader();
         let newest = self.newest(&principal, log).await?;
         let after = match start {
             Start::Now => newest,
@@ -163,10 +164,10 @@ impl Events {
                     .hint("The number belongs to another log; start with after=0 or without it."));
             }
         };
-        let filter = Filter::new(&principal, wanted);
+        let filter = Filter::new(&principal, selection);
         Ok(EventStream {
-            reader: Reader::new(reading, self.turns.clone(), log, filter, after, newest),
-            welcome: Welcome::new(self.authenticator.clone(), principal, place),
+            reader: Reader::new(feed_reader, self.read_permits.clone(), log, filter, after, newest),
+            permit: StreamPermit::new(self.authenticator.clone(), principal, slot),
             stopping: self.supervisor.stopping(Stage::Intake),
             too_slow: self.too_slow.clone(),
             options: self.options.clone(),
@@ -190,7 +191,7 @@ impl Events {
 #[derive(Debug)]
 pub(crate) struct EventStream {
     reader: Reader,
-    welcome: Welcome,
+    permit: StreamPermit,
     /// Cancelled when the hub stops accepting requests.
     stopping: CancellationToken,
     too_slow: Arc<AtomicU64>,

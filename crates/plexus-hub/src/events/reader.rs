@@ -20,7 +20,7 @@ use super::ring::{BATCH, BATCH_BYTES, RingRead};
 /// Maximum number of events in the first page; later pages are sized to a batch.
 const FIRST_PAGE: i64 = 32;
 /// Delay before a failed page read is retried.
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The log that is read, which determines the numbering.
 #[derive(Debug, Clone, Copy)]
@@ -59,15 +59,15 @@ impl Message {
 
 #[derive(Debug)]
 pub(super) struct Reader {
-    reading: FeedReader,
+    feed: FeedReader,
     /// Limits the concurrent page reads of all readers.
-    turns: Arc<Semaphore>,
+    read_permits: Arc<Semaphore>,
     log: Log,
     filter: Filter,
     /// Number of the last event that was sent or skipped.
     after: i64,
     /// Position from which the ring is read; `None` while pages are read.
-    place: Option<i64>,
+    ring_position: Option<i64>,
     /// Number of the newest event when the stream was opened.
     newest: i64,
     opened: bool,
@@ -79,7 +79,7 @@ pub(super) struct Reader {
 struct Page {
     events: Vec<StoredEvent>,
     /// Newest position and newest number of the log before the events were read.
-    newest_place: i64,
+    newest_position: i64,
     newest: i64,
     is_last: bool,
 }
@@ -87,19 +87,30 @@ struct Page {
 impl Reader {
     /// Starts after `after`; `newest` is the current number of the newest event.
     pub(super) fn new(
-        reading: FeedReader,
-        turns: Arc<Semaphore>,
+        feed: FeedReader,
+        read_permits: Arc<Semaphore>,
         log: Log,
         filter: Filter,
         after: i64,
         newest: i64,
     ) -> Self {
-        let place = match log {
-            Log::All if reading.covers(after) => Some(after),
+        let ring_position = match log {
+            Log::All if feed.covers(after) => Some(after),
             _ => None,
         };
         let page = FIRST_PAGE;
-        Self { reading, turns, log, filter, after, place, newest, opened: false, live: false, page }
+        Self {
+            feed,
+            read_permits,
+            log,
+            filter,
+            after,
+            ring_position,
+            newest,
+            opened: false,
+            live: false,
+            page,
+        }
     }
 
     /// Number to resume from if none of the following messages are received.
@@ -114,9 +125,9 @@ impl Reader {
             return vec![Message::Control(StreamControl::Open { after: self.after })];
         }
         loop {
-            let messages = match self.place {
-                Some(place) => self.next_of_ring(place).await,
-                None => self.next_of_database().await,
+            let messages = match self.ring_position {
+                Some(ring_position) => self.next_from_ring(ring_position).await,
+                None => self.next_from_database().await,
             };
             if !messages.is_empty() {
                 return messages;
@@ -124,27 +135,27 @@ impl Reader {
         }
     }
 
-    async fn next_of_ring(&mut self, place: i64) -> Vec<Message> {
+    async fn next_from_ring(&mut self, ring_position: i64) -> Vec<Message> {
         let (log, filter, after) = (self.log, &self.filter, self.after);
         // The last page of a session may extend past the position at which it was read.
-        let taken = self.reading.take(place, |item| match log {
+        let read = self.feed.take(ring_position, |item| match log {
             Log::Session(id) => item.session_id == id && item.seq > after && filter.passes(item),
             Log::All => filter.passes(item),
         });
-        match taken {
+        match read {
             RingRead::Items { items, through } => {
-                self.place = Some(through);
+                self.ring_position = Some(through);
                 let messages: Vec<_> = items.into_iter().map(|item| self.event(item)).collect();
                 if let Log::All = log {
                     self.after = through;
                 }
                 return messages;
             }
-            RingRead::Behind => self.place = None,
-            RingRead::Idle if !self.live => self.place = None,
+            RingRead::Behind => self.ring_position = None,
+            RingRead::Idle if !self.live => self.ring_position = None,
             // The ring may lag behind the events that existed when the stream was opened.
-            RingRead::Wait if !self.live && place >= self.newest => return vec![self.now_live()],
-            RingRead::Wait | RingRead::Idle => self.reading.moved().await,
+            RingRead::Wait if !self.live && ring_position >= self.newest => return vec![self.live_marker()],
+            RingRead::Wait | RingRead::Idle => self.feed.wait_for_change().await,
         }
         Vec::new()
     }
@@ -154,13 +165,13 @@ impl Reader {
         Message::Event { number: self.after, item }
     }
 
-    async fn next_of_database(&mut self) -> Vec<Message> {
+    async fn next_from_database(&mut self) -> Vec<Message> {
         match self.read_page().await {
-            Ok(page) => self.pass_on(page),
+            Ok(page) => self.apply_page(page),
             Err(error) => {
                 // The feed reads the same database and logs the failure once for all readers.
                 tracing::debug!(%error, "cannot read events for a stream; trying again");
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(RETRY_DELAY).await;
                 Vec::new()
             }
         }
@@ -168,11 +179,11 @@ impl Reader {
 
     async fn read_page(&self) -> Result<Page, StoreError> {
         // The semaphore is never closed. An error would only mean reading without a permit, which is harmless.
-        let _turn = self.turns.acquire().await;
-        let mut reader = self.reading.store().read().await?;
-        let newest_place = reader.newest_event().await?;
+        let _permit = self.read_permits.acquire().await;
+        let mut reader = self.feed.store().read().await?;
+        let newest_position = reader.newest_event().await?;
         let (newest, events) = match self.log {
-            Log::All => (newest_place, reader.events_after(self.after, self.page).await?),
+            Log::All => (newest_position, reader.events_after(self.after, self.page).await?),
             Log::Session(id) => {
                 let session = reader.session(id).await?;
                 let events = reader.session_events_after(id, self.after, self.page).await?;
@@ -180,32 +191,32 @@ impl Reader {
             }
         };
         let is_last = (events.len() as i64) < self.page;
-        Ok(Page { events, newest_place, newest, is_last })
+        Ok(Page { events, newest_position, newest, is_last })
     }
 
     /// Advances past a page and returns its matching events.
-    fn pass_on(&mut self, page: Page) -> Vec<Message> {
+    fn apply_page(&mut self, page: Page) -> Vec<Message> {
         let (count, mut bytes) = (page.events.len(), 0);
         let mut messages = Vec::with_capacity(count);
         for item in page.events.into_iter().map(Item::new) {
             bytes += item.json.len();
             let number = self.log.number(&item);
-            self.skip_to(number - 1, &mut messages);
+            self.report_pruned(number - 1, &mut messages);
             self.after = number;
             if self.filter.passes(&item) {
                 messages.push(Message::Event { number, item: Arc::new(item) });
             }
         }
         if count == 0 {
-            self.skip_to(page.newest, &mut messages);
+            self.report_pruned(page.newest, &mut messages);
         }
         if page.is_last {
-            self.place = Some(match self.log {
+            self.ring_position = Some(match self.log {
                 Log::All => self.after,
-                Log::Session(_) => page.newest_place,
+                Log::Session(_) => page.newest_position,
             });
             if !self.live {
-                messages.push(self.now_live());
+                messages.push(self.live_marker());
             }
         } else {
             let fitting = BATCH_BYTES * count / bytes.max(1);
@@ -214,13 +225,13 @@ impl Reader {
         messages
     }
 
-    fn now_live(&mut self) -> Message {
+    fn live_marker(&mut self) -> Message {
         self.live = true;
         Message::Control(StreamControl::Live { after: self.after })
     }
 
     /// Reports the missing events between the last number and this one.
-    fn skip_to(&mut self, through: i64, messages: &mut Vec<Message>) {
+    fn report_pruned(&mut self, through: i64, messages: &mut Vec<Message>) {
         if through > self.after {
             messages.push(Message::Control(StreamControl::Pruned { after: self.after, through }));
             self.after = through;

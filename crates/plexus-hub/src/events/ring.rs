@@ -9,9 +9,9 @@ use std::sync::Arc;
 use super::item::Item;
 
 /// Maximum number of cached events.
-const KEPT: usize = 4_096;
+const MAX_EVENTS: usize = 4_096;
 /// Maximum number of cached JSON bytes; the newest event is retained whatever its size.
-const KEPT_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 /// Maximum number of events, and of JSON bytes, per batch.
 pub(super) const BATCH: usize = 256;
 pub(super) const BATCH_BYTES: usize = 32 << 10;
@@ -54,7 +54,7 @@ impl Ring {
         self.tip = item.pos;
         self.bytes += item.json.len();
         self.items.push_back(item);
-        while self.items.len() > KEPT || (self.bytes > KEPT_BYTES && self.items.len() > 1) {
+        while self.items.len() > MAX_EVENTS || (self.bytes > MAX_BYTES && self.items.len() > 1) {
             let Some(oldest) = self.items.pop_front() else { return };
             self.bytes -= oldest.json.len();
             self.from = oldest.pos;
@@ -67,7 +67,7 @@ impl Ring {
     }
 
     /// The matching events after a position, up to a batch.
-    pub(super) fn take(&self, after: i64, wanted: impl Fn(&Item) -> bool) -> RingRead {
+    pub(super) fn take(&self, after: i64, matches: impl Fn(&Item) -> bool) -> RingRead {
         if !self.filled {
             return RingRead::Idle;
         }
@@ -79,7 +79,7 @@ impl Ring {
         }
         let first = self.items.partition_point(|item| item.pos <= after);
         let (mut items, mut bytes) = (Vec::new(), 0);
-        for item in self.items.range(first..).filter(|item| wanted(item)) {
+        for item in self.items.range(first..).filter(|item| matches(item)) {
             items.push(item.clone());
             bytes += item.json.len();
             if items.len() >= BATCH || bytes >= BATCH_BYTES {
@@ -96,7 +96,7 @@ mod tests {
 
     use plexus_proto::{EventKind, SessionId};
 
-    use super::{BATCH, KEPT, KEPT_BYTES, Ring, RingRead};
+    use super::{BATCH, MAX_BYTES, MAX_EVENTS, Ring, RingRead};
     use crate::events::item::Item;
 
     fn item(pos: i64, bytes: usize) -> Arc<Item> {
@@ -110,8 +110,8 @@ mod tests {
         })
     }
 
-    fn places(taken: &RingRead) -> (Vec<i64>, i64) {
-        match taken {
+    fn positions(read: &RingRead) -> (Vec<i64>, i64) {
+        match read {
             RingRead::Items { items, through } => (items.iter().map(|item| item.pos).collect(), *through),
             other => panic!("{other:?}"),
         }
@@ -127,11 +127,11 @@ mod tests {
         for pos in 11..=1_000 {
             ring.push(item(pos, 10));
         }
-        assert_eq!(places(&ring.take(997, |_| true)), (vec![998, 999, 1_000], 1_000));
-        let (first, through) = places(&ring.take(10, |_| true));
+        assert_eq!(positions(&ring.take(997, |_| true)), (vec![998, 999, 1_000], 1_000));
+        let (first, through) = positions(&ring.take(10, |_| true));
         assert_eq!((first.len(), through), (BATCH, 10 + BATCH as i64));
-        assert_eq!(places(&ring.take(10, |item| item.pos == 500)), (vec![500], 1_000));
-        assert_eq!(places(&ring.take(10, |_| false)), (vec![], 1_000));
+        assert_eq!(positions(&ring.take(10, |item| item.pos == 500)), (vec![500], 1_000));
+        assert_eq!(positions(&ring.take(10, |_| false)), (vec![], 1_000));
         ring.clear();
         assert!(matches!(ring.take(1_000, |_| true), RingRead::Idle));
     }
@@ -140,14 +140,14 @@ mod tests {
     fn oldest_events_are_evicted_by_count_and_by_size() {
         let mut ring = Ring::default();
         ring.begin(0);
-        for pos in 1..=KEPT as i64 + 5 {
+        for pos in 1..=MAX_EVENTS as i64 + 5 {
             ring.push(item(pos, 1));
         }
         assert!(matches!(ring.take(4, |_| true), RingRead::Behind));
-        assert_eq!(places(&ring.take(5, |_| true)).0[0], 6);
-        let next = KEPT as i64 + 6;
-        ring.push(item(next, KEPT_BYTES + 1));
+        assert_eq!(positions(&ring.take(5, |_| true)).0[0], 6);
+        let next = MAX_EVENTS as i64 + 6;
+        ring.push(item(next, MAX_BYTES + 1));
         assert!(matches!(ring.take(next - 2, |_| true), RingRead::Behind));
-        assert_eq!(places(&ring.take(next - 1, |_| true)), (vec![next], next));
+        assert_eq!(positions(&ring.take(next - 1, |_| true)), (vec![next], next));
     }
 }

@@ -20,11 +20,11 @@ use super::{EventStream, ticks};
 
 const KEEP_ALIVE: &[u8] = b": \n\n";
 
-pub(crate) fn response(stream: EventStream, held: impl Send + 'static) -> Response {
+pub(crate) fn response(stream: EventStream, guard: impl Send + 'static) -> Response {
     let ticks = ticks(stream.options.keep_alive);
-    let body = EventBody { stream, ticks, given_at: None };
-    let body = stream::unfold((body, held), |(mut body, held)| async {
-        Some((Ok::<_, Infallible>(body.next().await?), (body, held)))
+    let body = EventBody { stream, ticks, batch_sent_at: None };
+    let body = stream::unfold((body, guard), |(mut body, guard)| async {
+        Some((Ok::<_, Infallible>(body.next().await?), (body, guard)))
     });
     let mut response = Response::new(Body::from_stream(body));
     let headers = response.headers_mut();
@@ -38,27 +38,27 @@ struct EventBody {
     stream: EventStream,
     ticks: Interval,
     /// Since when the connection has unsent data.
-    given_at: Option<Instant>,
+    batch_sent_at: Option<Instant>,
 }
 
 impl EventBody {
     async fn next(&mut self) -> Option<Bytes> {
-        self.given_at = None;
-        let EventStream { reader, welcome, stopping, .. } = &mut self.stream;
+        self.batch_sent_at = None;
+        let EventStream { reader, permit, stopping, .. } = &mut self.stream;
         let bytes = tokio::select! {
             () = stopping.cancelled() => return None,
-            () = welcome.ended() => return None,
+            () = permit.wait_until_invalid() => return None,
             messages = reader.next() => written(&messages),
             _ = self.ticks.tick() => Bytes::from_static(KEEP_ALIVE),
         };
-        self.given_at = Some(Instant::now());
+        self.batch_sent_at = Some(Instant::now());
         Some(bytes)
     }
 }
 
 impl Drop for EventBody {
     fn drop(&mut self) {
-        if self.given_at.is_some_and(|at| at.elapsed() >= self.stream.options.slow) {
+        if self.batch_sent_at.is_some_and(|at| at.elapsed() >= self.stream.options.slow) {
             self.stream.too_slow.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -8,7 +8,7 @@ use axum::extract::ws::{self, CloseFrame, Utf8Bytes, WebSocket, WebSocketUpgrade
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::SinkExt;
-use plexus_auth::Welcome;
+use plexus_auth::StreamPermit;
 use plexus_kit::Stage;
 use plexus_proto::StreamResume;
 use plexus_proto::close_code::{TOO_SLOW, UNAUTHENTICATED};
@@ -29,17 +29,17 @@ const WRITE_BUFFER: usize = 32 << 10;
 /// Amount of data that a reader must accept within [`slow`](super::EventOptions::slow).
 const SLOW_BYTES: usize = 64 << 10;
 /// A client that accepts this much is alive; its pong may be queued behind the data.
-const LIVELY_BYTES: usize = 16 << 10;
+const ALIVE_BYTES: usize = 16 << 10;
 /// How long a stopping hub waits for a client to receive its close message.
-const LAST_WORD: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Events {
-    /// Upgrades to a WebSocket that carries the stream. `held` is dropped with the socket.
+    /// Upgrades to a WebSocket that carries the stream. `guard` is dropped with the socket.
     pub(crate) fn upgrade(
         &self,
         upgrade: WebSocketUpgrade,
         stream: EventStream,
-        held: impl Send + 'static,
+        guard: impl Send + 'static,
     ) -> Response {
         let supervisor = self.supervisor.clone();
         upgrade
@@ -51,7 +51,7 @@ impl Events {
             .on_upgrade(|socket| async move {
                 supervisor.spawn(Stage::Intake, "event stream", async move {
                     Connection::new(socket, stream).run().await;
-                    drop(held);
+                    drop(guard);
                 });
             })
     }
@@ -64,14 +64,14 @@ struct Connection {
     sent: i64,
     ticks: Interval,
     /// When the last client frame arrived, and the number of client frames since the last keep-alive.
-    heard_at: Instant,
+    last_frame_at: Instant,
     frames: usize,
 }
 
 /// Why a stream ends.
-enum End {
+enum StreamEnd {
     /// The client disconnected or cannot be reached.
-    Gone,
+    Disconnected,
     /// The client gets a close message with this code.
     Close(u16),
 }
@@ -79,7 +79,7 @@ enum End {
 impl Connection {
     fn new(socket: WebSocket, stream: EventStream) -> Self {
         let ticks = ticks(stream.options.keep_alive);
-        Self { sent: stream.reader.after(), socket, stream, ticks, heard_at: Instant::now(), frames: 0 }
+        Self { sent: stream.reader.after(), socket, stream, ticks, last_frame_at: Instant::now(), frames: 0 }
     }
 
     async fn run(mut self) {
@@ -89,24 +89,24 @@ impl Connection {
             }
         };
         let grace = match end {
-            End::Close(TOO_SLOW) => self.stream.options.grace,
-            _ => LAST_WORD.min(self.stream.options.grace),
+            StreamEnd::Close(TOO_SLOW) => self.stream.options.grace,
+            _ => CLOSE_TIMEOUT.min(self.stream.options.grace),
         };
-        if tokio::time::timeout(grace, self.part(end)).await.is_err() {
+        if tokio::time::timeout(grace, self.close_with_reason(end)).await.is_err() {
             tracing::debug!("the client of an event stream did not close it in time");
         }
     }
 
     /// Waits for the next event of the connection and handles it.
-    async fn step(&mut self) -> ControlFlow<End> {
-        let EventStream { reader, welcome, stopping, options, .. } = &mut self.stream;
+    async fn step(&mut self) -> ControlFlow<StreamEnd> {
+        let EventStream { reader, permit, stopping, options, .. } = &mut self.stream;
         tokio::select! {
-            end = ended(stopping, welcome) => Break(end),
-            frame = self.socket.recv() => self.heard(frame),
+            end = wait_for_end(stopping, permit) => Break(end),
+            frame = self.socket.recv() => self.on_frame(frame),
             messages = reader.next() => self.send(messages).await,
             _ = self.ticks.tick() => {
-                if self.heard_at.elapsed() > options.silence {
-                    return Break(End::Gone);
+                if self.last_frame_at.elapsed() > options.silence {
+                    return Break(StreamEnd::Disconnected);
                 }
                 self.frames = 0;
                 let ping = ws::Message::Ping(Bytes::new());
@@ -116,19 +116,19 @@ impl Connection {
     }
 
     /// Any client frame counts as a sign of life; its content is ignored.
-    fn heard(&mut self, frame: Option<Result<ws::Message, axum::Error>>) -> ControlFlow<End> {
+    fn on_frame(&mut self, frame: Option<Result<ws::Message, axum::Error>>) -> ControlFlow<StreamEnd> {
         match frame {
-            None | Some(Ok(ws::Message::Close(_))) => return Break(End::Gone),
+            None | Some(Ok(ws::Message::Close(_))) => return Break(StreamEnd::Disconnected),
             // The connection is broken or the message too large; a client that is still there gets a close message.
-            Some(Err(_)) => return Break(End::Close(close_code::POLICY)),
+            Some(Err(_)) => return Break(StreamEnd::Close(close_code::POLICY)),
             Some(Ok(_)) => {}
         }
-        self.heard_at = Instant::now();
+        self.last_frame_at = Instant::now();
         self.frames += 1;
-        if self.frames > CLIENT_FRAMES { Break(End::Close(close_code::POLICY)) } else { Continue(()) }
+        if self.frames > CLIENT_FRAMES { Break(StreamEnd::Close(close_code::POLICY)) } else { Continue(()) }
     }
 
-    async fn send(&mut self, messages: Vec<Message>) -> ControlFlow<End> {
+    async fn send(&mut self, messages: Vec<Message>) -> ControlFlow<StreamEnd> {
         let frames = messages.into_iter().map(|message| {
             let text = match &message {
                 Message::Event { item, .. } => item.json.clone(),
@@ -140,10 +140,10 @@ impl Connection {
     }
 
     /// Writes frames, each with its number. A client that does not accept them in time is too slow.
-    async fn write(&mut self, frames: Vec<(i64, ws::Message)>) -> ControlFlow<End> {
+    async fn write(&mut self, frames: Vec<(i64, ws::Message)>) -> ControlFlow<StreamEnd> {
         let bytes: usize = frames.iter().map(|(_, frame)| size(frame)).sum();
         let portions = u32::try_from(1 + bytes / SLOW_BYTES).unwrap_or(u32::MAX);
-        let EventStream { welcome, stopping, options, too_slow, .. } = &mut self.stream;
+        let EventStream { permit, stopping, options, too_slow, .. } = &mut self.stream;
         let written = async {
             for (number, frame) in frames {
                 self.socket.feed(frame).await?;
@@ -155,23 +155,23 @@ impl Connection {
             // Write as much as possible first, even if there is a reason to end.
             biased;
             written = written => {
-                if bytes >= LIVELY_BYTES {
-                    self.heard_at = Instant::now();
+                if bytes >= ALIVE_BYTES {
+                    self.last_frame_at = Instant::now();
                 }
-                if written.is_ok() { Continue(()) } else { Break(End::Gone) }
+                if written.is_ok() { Continue(()) } else { Break(StreamEnd::Disconnected) }
             }
-            end = ended(stopping, welcome) => Break(end),
+            end = wait_for_end(stopping, permit) => Break(end),
             () = tokio::time::sleep(options.slow.saturating_mul(portions)) => {
                 too_slow.fetch_add(1, Ordering::Relaxed);
-                Break(End::Close(TOO_SLOW))
+                Break(StreamEnd::Close(TOO_SLOW))
             }
         }
     }
 
     /// Sends the close message and waits until the client has closed too: otherwise data that it has not read yet
     /// would be lost.
-    async fn part(&mut self, end: End) {
-        if let End::Close(code) = end {
+    async fn close_with_reason(&mut self, end: StreamEnd) {
+        if let StreamEnd::Close(code) = end {
             let resume = StreamResume { resume_after: self.sent };
             let reason: Utf8Bytes = serde_json::to_string(&resume).unwrap_or_default().into();
             let close = ws::Message::Close(Some(CloseFrame { code, reason }));
@@ -184,10 +184,10 @@ impl Connection {
 }
 
 /// Completes when the stream must end: the hub is stopping or the token is no longer valid.
-async fn ended(stopping: &CancellationToken, welcome: &mut Welcome) -> End {
+async fn wait_for_end(stopping: &CancellationToken, permit: &mut StreamPermit) -> StreamEnd {
     tokio::select! {
-        () = stopping.cancelled() => End::Close(close_code::AWAY),
-        () = welcome.ended() => End::Close(UNAUTHENTICATED),
+        () = stopping.cancelled() => StreamEnd::Close(close_code::AWAY),
+        () = permit.wait_until_invalid() => StreamEnd::Close(UNAUTHENTICATED),
     }
 }
 

@@ -60,7 +60,7 @@ impl Services {
             return Err(ApiError::bad_request(format!("the body is not {what}: a JSON object was expected")));
         }
         serde_json::from_slice(&body).map_err(|e| {
-            ApiError::bad_request(format!("the body is not {what}: {}", in_json(&e.to_string())))
+            ApiError::bad_request(format!("the body is not {what}: {}", with_json_terms(&e.to_string())))
         })
     }
 }
@@ -86,13 +86,13 @@ impl Caller {
 }
 
 /// A parser error without the names of Rust types, which mean nothing to API clients.
-fn in_json(said: &str) -> String {
-    match said.split_once("expected struct ") {
+fn with_json_terms(message: &str) -> String {
+    match message.split_once("expected struct ") {
         Some((before, rest)) => {
             let behind = rest.find(' ').map_or("", |end| &rest[end..]);
             format!("{before}expected an object{behind}")
         }
-        None => said.to_owned(),
+        None => message.to_owned(),
     }
 }
 

@@ -13,7 +13,7 @@ use plexus_proto::ErrorCode;
 use plexus_proto::api::TokenKind;
 
 use super::ApiError;
-use super::observe::asked_by;
+use super::observe::record_subject;
 use crate::App;
 use crate::services::Services;
 
@@ -26,7 +26,7 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// Succeeds only if the caller's token has the scope.
-    pub(crate) fn needs(&self, scope: &str) -> Result<(), ApiError> {
+    pub(crate) fn require_scope(&self, scope: &str) -> Result<(), ApiError> {
         if self.principal.allows(scope) { Ok(()) } else { Err(ApiError::lacks(scope)) }
     }
 }
@@ -37,7 +37,7 @@ impl FromRequestParts<App> for Caller {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let services = app.services()?;
         let principal = authenticate(app, &services, parts)?;
-        asked_by(principal.subject());
+        record_subject(principal.subject());
         // A node credential is for the node's link only. It can neither call tools nor read logs.
         if principal.kind() == TokenKind::Node {
             let message = "the credential of a node is valid for its link only";
@@ -84,12 +84,12 @@ pub(super) fn authenticate(
     app.http.auth_failed(reason);
     // Only failures reach this point: valid tokens are never throttled because of invalid ones.
     let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
-    let too_many = turned_down(services, peer, token, &message);
+    let too_many = note_failed_attempt(services, peer, token, &message);
     Err(too_many.unwrap_or_else(|| unauthenticated(app, message, token.is_some())))
 }
 
 /// Counts a failed authentication; after too many from one address, returns a throttling error instead.
-pub(crate) fn turned_down(
+pub(crate) fn note_failed_attempt(
     services: &Services,
     peer: Option<IpAddr>,
     shown: Option<&str>,

@@ -85,8 +85,8 @@ impl IntoResponse for Tagged {
         let headers = response.headers_mut();
         headers.insert(ETAG, self.tag.0);
         // Clients may store it, but must revalidate before each use.
-        let kept = if self.private { "private, no-cache" } else { "no-cache" };
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static(kept));
+        let cache_control = if self.private { "private, no-cache" } else { "no-cache" };
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache_control));
         if self.private {
             headers.insert(VARY, HeaderValue::from_static("authorization"));
         }

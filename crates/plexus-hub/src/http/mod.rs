@@ -9,7 +9,7 @@ mod metrics;
 mod node_caller;
 mod observe;
 
-pub(crate) use caller::{Caller, turned_down};
+pub(crate) use caller::{Caller, note_failed_attempt};
 pub(crate) use error::{ApiError, finish};
 pub(crate) use etag::{Tag, Tagged};
 pub(crate) use guard::guard;

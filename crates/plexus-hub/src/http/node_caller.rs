@@ -15,7 +15,7 @@ use plexus_store::Enrolment;
 
 use super::ApiError;
 use super::caller::authenticate;
-use super::observe::asked_by;
+use super::observe::record_subject;
 use crate::App;
 use crate::services::Services;
 use crate::tls::ClientCertificate;
@@ -44,13 +44,13 @@ impl FromRequestParts<App> for NodeCaller {
             let node = certified(&services, &certificate, named, alone).await?;
             certified_until = Some(certificate.expires_at());
             if alone {
-                asked_by(&format!("{}:{node}", TokenKind::Node));
+                record_subject(&format!("{}:{node}", TokenKind::Node));
                 return Ok(Self { services, node, credential: None, certified_until });
             }
             // A credential presented together with a certificate must belong to the same node.
         }
         let principal = authenticate(app, &services, parts)?;
-        asked_by(principal.subject());
+        record_subject(principal.subject());
         if principal.kind() != TokenKind::Node {
             return Err(forbidden("only a node with its own credential may use this path")
                 .hint("Run `plexus node invite NAME`, then run the printed command on the machine."));

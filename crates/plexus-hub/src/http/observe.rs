@@ -60,7 +60,7 @@ pub(crate) fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
 }
 
 /// Adds the caller to all later log lines of the request.
-pub(super) fn asked_by(subject: &str) {
+pub(super) fn record_subject(subject: &str) {
     Span::current().record("subject", subject);
 }
 

@@ -70,16 +70,16 @@ pub(crate) enum Undelivered {
     /// The call does not fit into a frame.
     TooLarge(usize),
     /// The caller has given up.
-    GivenUp { sent: bool },
+    Abandoned { sent: bool },
     /// The hub is stopping. A persistent call that was sent, or that is queued for its machine, continues: its row
     /// must be retained, and the next start of the hub receives its result.
-    Stopping { goes_on: bool },
+    Stopping { continues: bool },
 }
 
 impl Undelivered {
     /// Whether it is certain that the tool was not run.
     pub(crate) fn nothing_ran(&self) -> bool {
-        !matches!(self, Self::GivenUp { sent: true } | Self::Stopping { goes_on: true })
+        !matches!(self, Self::Abandoned { sent: true } | Self::Stopping { continues: true })
     }
 
     /// The error for a machine of this name.
@@ -106,13 +106,13 @@ impl Undelivered {
                 format!("the arguments have {bytes} bytes, more than can be sent to a node"),
             )
             .hint("Nothing was run. Write large data to a file on the node, in parts."),
-            Self::GivenUp { .. } => CallError::new(ErrorCode::Cancelled, "the call was cancelled"),
-            Self::Stopping { goes_on: true } => {
+            Self::Abandoned { .. } => CallError::new(ErrorCode::Cancelled, "the call was cancelled"),
+            Self::Stopping { continues: true } => {
                 CallError::new(ErrorCode::Unavailable, "the hub is stopping while the call runs on its node").hint(
                     "It continues there. Call again with the same idempotency key to get its result; without a key, check the effects first.",
                 )
             }
-            Self::Stopping { goes_on: false } => {
+            Self::Stopping { continues: false } => {
                 CallError::new(ErrorCode::Unavailable, "the hub is stopping").hint("Call again in a moment.")
             }
         };

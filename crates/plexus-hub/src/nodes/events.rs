@@ -17,7 +17,7 @@ use super::unit::Unit;
 const OWNER: &str = "hub";
 const KEY: &str = "nodes";
 /// Maximum number of events waiting to be written; further ones are dropped with a warning.
-const WAITING: usize = 1024;
+const MAX_QUEUED: usize = 1024;
 
 #[derive(Clone)]
 pub(super) struct Announcer {
@@ -33,14 +33,14 @@ impl fmt::Debug for Announcer {
 
 impl Announcer {
     pub(super) fn start(store: Store, clock: Clock, supervisor: &Supervisor) -> Self {
-        let (events, mut waiting) = mpsc::channel(WAITING);
+        let (events, mut queued_events) = mpsc::channel(MAX_QUEUED);
         let (stop, now) = (supervisor.stopping(Stage::Work), clock.clone());
         supervisor.spawn(Stage::Work, "events of nodes", async move {
             let mut session = None;
             loop {
                 let event = tokio::select! {
                     biased;
-                    event = waiting.recv() => event,
+                    event = queued_events.recv() => event,
                     () = stop.cancelled() => None,
                 };
                 let Some(event) = event else { return };
@@ -65,7 +65,7 @@ impl Announcer {
             });
             (state.settings.name.clone(), about)
         };
-        self.tell("node_online", unit, &name, about);
+        self.record_event("node_online", unit, &name, about);
     }
 
     /// Calls no longer reach the node.
@@ -77,10 +77,10 @@ impl Announcer {
             }
             state.settings.name.clone()
         };
-        self.tell("node_offline", unit, &name, json!({ "reason": why }));
+        self.record_event("node_offline", unit, &name, json!({ "reason": why }));
     }
 
-    fn tell(&self, kind: &str, unit: &Unit, name: &str, mut payload: Value) {
+    fn record_event(&self, kind: &str, unit: &Unit, name: &str, mut payload: Value) {
         tracing::info!(node = %unit.id, name, kind, "the state of a node changed");
         if let Some(payload) = payload.as_object_mut() {
             payload.insert("node_id".to_owned(), unit.id.to_string().into());
@@ -113,8 +113,9 @@ async fn append(
         Some(id) => *id,
         None => {
             let now = clock.now();
-            let made = store.write(move |conn| Box::pin(conn.ensure_session(OWNER, KEY, None, now))).await?;
-            *session.insert(made)
+            let created =
+                store.write(move |conn| Box::pin(conn.ensure_session(OWNER, KEY, None, now))).await?;
+            *session.insert(created)
         }
     };
     store.append(Records { audit: Vec::new(), events: vec![(id, event)] }).await

@@ -14,14 +14,14 @@ use plexus_store::{Enrolment, NodeRecord, Store, StoreError};
 use plexus_tools::nodes::LOCAL;
 
 use super::gateway::Gateway;
-use super::link::Ending;
+use super::link::LinkProgress;
 
 /// Folder of the node in the hub's data folder.
 const FOLDER: &str = "local-node";
 /// Delay before a link that ended unexpectedly is opened again.
-const PAUSE: Duration = Duration::from_millis(200);
+const RELINK_DELAY: Duration = Duration::from_millis(200);
 /// Time for its running calls when the hub stops.
-const FAREWELL: Duration = Duration::from_secs(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The parts for starting the node once the hub is ready.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl LocalNode {
         };
         gateway.changed(&record);
         if !start {
-            gateway.mark_away(record.id, "it is disabled in the hub's settings (nodes.local)");
+            gateway.mark_offline(record.id, "it is disabled in the hub's settings (nodes.local)");
             return Ok(None);
         }
         gateway.mark_expected(record.id);
@@ -73,7 +73,7 @@ impl LocalNode {
                 Ok(node) => node,
                 Err(error) => {
                     tracing::error!(%error, "cannot start the node of the hub's own machine");
-                    gateway.mark_away(id, &format!("it did not start: {error}"));
+                    gateway.mark_offline(id, &format!("it did not start: {error}"));
                     return;
                 }
             };
@@ -81,7 +81,9 @@ impl LocalNode {
                 let (ours, theirs) = memory::pair();
                 let serving: BoxFuture<'static, ()> = {
                     let gateway = gateway.clone();
-                    Box::pin(async move { gateway.serve(id, ours, Ending::new(), Box::pin(pending())).await })
+                    Box::pin(async move {
+                        gateway.serve(id, ours, LinkProgress::new(), Box::pin(pending())).await
+                    })
                 };
                 let served: BoxFuture<'static, LinkSummary> = {
                     let node = node.clone();
@@ -91,10 +93,10 @@ impl LocalNode {
                 tracing::debug!(end = %served.end, "the link of the local node has ended");
                 tokio::select! {
                     () = stopping.cancelled() => {}
-                    () = tokio::time::sleep(PAUSE) => {}
+                    () = tokio::time::sleep(RELINK_DELAY) => {}
                 }
             }
-            let stopped: BoxFuture<'static, ()> = Box::pin(async move { node.stop(FAREWELL).await });
+            let stopped: BoxFuture<'static, ()> = Box::pin(async move { node.stop(STOP_TIMEOUT).await });
             stopped.await;
         });
     }

@@ -25,16 +25,16 @@ const MAX_TOOLS: usize = 1_000;
 /// Maximum size of a call event, as JSON.
 const MAX_EVENT: usize = 128 * 1024;
 /// How long the servers of an offline machine stay listed.
-const AWAY: Duration = Duration::from_secs(24 * 3600);
+const OFFLINE_LISTING: Duration = Duration::from_secs(24 * 3600);
 /// Interval between two updates, and the delay after a change in which further changes are collected.
-const LOOK: Duration = Duration::from_secs(60);
-const SETTLE: Duration = Duration::from_millis(50);
+const UPDATE_INTERVAL: Duration = Duration::from_secs(60);
+const COLLECT_DELAY: Duration = Duration::from_millis(50);
 
 /// The machines' servers at the last update.
-type Seen = (Vec<(NodeEntry, Vec<HostedServer>)>, BTreeSet<String>);
+type ListedServers = (Vec<(NodeEntry, Vec<HostedServer>)>, BTreeSet<String>);
 
 /// Registers the tools of machines, and keeps them up to date as machines connect and disconnect.
-pub(crate) fn offer(
+pub(crate) fn register_machine_tools(
     gateway: &Gateway,
     dispatcher: &Dispatcher,
     upstreams: &Upstreams,
@@ -46,15 +46,15 @@ pub(crate) fn offer(
     let registry = dispatcher.registry();
     registry.add(plexus_machine::tools::specs().into_iter().map(|spec| Tool::on_node(spec, run.clone())));
     gateway.conclude_with(conclude(dispatcher, store));
-    let mut catalogue = Catalogue {
+    let mut catalogue = MachineToolCatalogue {
         gateway: gateway.clone(),
         registry: registry.clone(),
         upstreams: upstreams.clone(),
         clock: clock.clone(),
         run,
-        seen: Seen::default(),
+        listed: ListedServers::default(),
     };
-    catalogue.look();
+    catalogue.update();
     let stop = supervisor.stopping(Stage::Work);
     let (mut machines, mut servers) = (gateway.changes(), upstreams.changes());
     supervisor.spawn(Stage::Work, "tools of nodes", async move {
@@ -63,10 +63,10 @@ pub(crate) fn offer(
                 () = stop.cancelled() => return,
                 Ok(()) = machines.changed() => {}
                 Ok(()) = servers.changed() => {}
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(UPDATE_INTERVAL) => {}
             }
-            tokio::time::sleep(SETTLE).await;
-            catalogue.look();
+            tokio::time::sleep(COLLECT_DELAY).await;
+            catalogue.update();
         }
     });
 }
@@ -99,7 +99,7 @@ async fn run(gateway: &Gateway, context: ToolContext, arguments: &Value) -> Resu
             let error = why.error(&node.name);
             // Its row is retained, and its end is recorded by the next start of the hub.
             Err(match why {
-                Undelivered::Stopping { goes_on: true } => error.while_still_running(),
+                Undelivered::Stopping { continues: true } => error.while_still_running(),
                 _ => error,
             })
         }
@@ -134,30 +134,31 @@ fn conclude(dispatcher: &Dispatcher, store: &Store) -> Conclude {
 }
 
 /// Keeps the tools of servers on machines registered.
-struct Catalogue {
+struct MachineToolCatalogue {
     gateway: Gateway,
     registry: Arc<Registry>,
     upstreams: Upstreams,
     clock: Clock,
     run: Arc<Run>,
-    seen: Seen,
+    listed: ListedServers,
 }
 
-impl Catalogue {
+impl MachineToolCatalogue {
     /// Registers the tools that the machines report now.
-    fn look(&mut self) {
+    fn update(&mut self) {
         let now = self.clock.now();
-        let mut machines = self.gateway.hosted();
+        let mut machines = self.gateway.hosted_servers();
         machines.retain(|(node, _)| is_listed(node, now));
         // A machine's connection state does not change its listed tools.
         for (node, _) in &mut machines {
             (node.online, node.draining, node.since) = (true, false, None);
         }
-        let taken: BTreeSet<String> = self.upstreams.list().into_iter().map(|server| server.slug).collect();
-        if (&machines, &taken) == (&self.seen.0, &self.seen.1) {
+        let used_slugs: BTreeSet<String> =
+            self.upstreams.list().into_iter().map(|server| server.slug).collect();
+        if (&machines, &used_slugs) == (&self.listed.0, &self.listed.1) {
             return;
         }
-        let (specs, warnings) = specs(&machines, &taken);
+        let (specs, warnings) = specs(&machines, &used_slugs);
         for warning in warnings {
             tracing::warn!("{warning}");
         }
@@ -165,22 +166,23 @@ impl Catalogue {
         for name in self.registry.set_hosted(tools) {
             tracing::warn!(tool = name, "ignored a tool of a node: another tool already has its name");
         }
-        self.seen = (machines, taken);
+        self.listed = (machines, used_slugs);
     }
 }
 
 fn is_listed(node: &NodeEntry, now: Timestamp) -> bool {
-    let away = node.since.filter(|_| !node.online);
-    away.is_none_or(|since| now.duration_since(since) < AWAY.try_into().unwrap_or_default())
+    let offline_since = node.since.filter(|_| !node.online);
+    offline_since
+        .is_none_or(|since| now.duration_since(since) < OFFLINE_LISTING.try_into().unwrap_or_default())
 }
 
 /// The tool specifications of these servers, and warnings about those that are left out.
 fn specs(
     machines: &[(NodeEntry, Vec<HostedServer>)],
-    taken: &BTreeSet<String>,
+    used_slugs: &BTreeSet<String>,
 ) -> (Vec<plexus_tools::ToolSpec>, Vec<String>) {
     let (mut specs, mut warnings) = (Vec::new(), Vec::new());
-    let mut slugs = taken.clone();
+    let mut slugs = used_slugs.clone();
     // In the order in which the machines joined, so that a new machine never renames an older one's servers.
     let by_age: BTreeMap<_, _> = machines.iter().map(|(node, servers)| (node.id, (node, servers))).collect();
     for (node, servers) in by_age.into_values() {
@@ -200,14 +202,14 @@ fn specs(
             };
             let prefix = format!("{}{}{}", tool_name::PREFIX, server.name, tool_name::SEPARATOR);
             for definition in server.tools.iter().take(MAX_TOOLS) {
-                let there = definition.get("name").and_then(Value::as_str).unwrap_or_default();
-                let found = match there.strip_prefix(&prefix) {
+                let full_name = definition.get("name").and_then(Value::as_str).unwrap_or_default();
+                let spec = match full_name.strip_prefix(&prefix) {
                     Some(tool) if !tool.is_empty() => {
                         hosted(&host, &slug, tool_name::canonical(&slug, tool), definition)
                     }
                     _ => Err("ignored a tool whose name does not belong to its server".to_owned()),
                 };
-                match found {
+                match spec {
                     Ok(spec) => specs.push(spec),
                     Err(why) => warnings.push(format!("the MCP server {slug} on {}: {why}", node.name)),
                 }
@@ -219,12 +221,12 @@ fn specs(
 }
 
 /// The slug of a machine's server: its own name, or combined with the machine's name if that is taken.
-fn slug_of(server: &HostedServer, node: &NodeEntry, taken: &BTreeSet<String>) -> Option<String> {
+fn slug_of(server: &HostedServer, node: &NodeEntry, used_slugs: &BTreeSet<String>) -> Option<String> {
     let own = tool_name::slug(&server.name).filter(|slug| *slug == server.name)?;
-    let with_node = tool_name::slug(&format!("{own}_{}", node.name));
-    let mut names = [Some(own), with_node].into_iter().flatten();
+    let name_with_node = tool_name::slug(&format!("{own}_{}", node.name));
+    let mut names = [Some(own), name_with_node].into_iter().flatten();
     names.find(|slug| {
-        slug != tool_name::RESERVED_SLUG && slug.len() <= tool_name::MAX_SLUG && !taken.contains(slug)
+        slug != tool_name::RESERVED_SLUG && slug.len() <= tool_name::MAX_SLUG && !used_slugs.contains(slug)
     })
 }
 

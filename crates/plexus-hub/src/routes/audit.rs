@@ -73,7 +73,7 @@ pub(super) async fn list(
     caller: Caller,
     Params(params): Params<ListParams>,
 ) -> Result<Json<Page<AuditCall>>, ApiError> {
-    caller.needs(READ)?;
+    caller.require_scope(READ)?;
     let limit = query::limit(params.limit)?;
     let filter = AuditFilter {
         tool: query::text("tool", params.tool)?,
@@ -85,8 +85,8 @@ pub(super) async fn list(
     };
     let store = &caller.services.store;
     let items = store.read().await?.audit_calls(store.instance_id(), &filter, limit + 1).await?;
-    let place = |call: &AuditCall| call.entries.first().map(ToString::to_string).unwrap_or_default();
-    Ok(Json(CURSOR.page(items, limit, place)))
+    let position = |call: &AuditCall| call.entries.first().map(ToString::to_string).unwrap_or_default();
+    Ok(Json(CURSOR.page(items, limit, position)))
 }
 
 /// Show a call
@@ -107,7 +107,7 @@ pub(super) async fn list(
 )]
 
 pub(super) async fn show(caller: Caller, Segment(call_id): Segment) -> Result<Json<AuditCall>, ApiError> {
-    caller.needs(READ)?;
+    caller.require_scope(READ)?;
     let call_id: CallId = query::id(&call_id)?;
     let call = caller.services.store.read().await?.audit_call(call_id).await?;
     Ok(Json(call.ok_or_else(|| ApiError::not_found("there is no call with this id in the audit log"))?))
@@ -141,7 +141,7 @@ pub(super) async fn verify(
     caller: Caller,
     Params(params): Params<VerifyParams>,
 ) -> Result<Json<AuditReport>, ApiError> {
-    caller.needs(READ)?;
+    caller.require_scope(READ)?;
     let newest = params.newest.map(newest).transpose()?;
     let Ok(Ok(_turn)) = tokio::time::timeout(TURN, caller.services.verifying.acquire()).await else {
         let message = "the audit log is already being verified for another request";

@@ -24,6 +24,6 @@ pub(super) fn router() -> OpenApiRouter<App> {
     responses((status = 200, description = "The settings.", body = Page<ConfigSetting>), refusals::Always)
 )]
 pub(super) async fn show(caller: Caller) -> Result<Json<Page<ConfigSetting>>, ApiError> {
-    caller.needs("read:config")?;
+    caller.require_scope("read:config")?;
     Ok(Json(Page { items: caller.services.config.load().settings.report(), next: None }))
 }

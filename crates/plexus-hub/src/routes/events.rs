@@ -78,7 +78,7 @@ pub(super) async fn list(
     if after < 0 {
         return Err(ApiError::bad_request(format!("after must be 0 or more, not {after}")));
     }
-    let after = CURSOR.read(params.cursor.as_deref())?.map_or(after, |place: i64| place.max(after));
+    let after = CURSOR.read(params.cursor.as_deref())?.map_or(after, |position: i64| position.max(after));
     sessions::readable(&caller, id).await?;
     let mut reader = caller.services.store.read().await?;
     let items = match kind {
@@ -159,8 +159,8 @@ async fn writable(caller: &Caller, id: SessionId) -> Result<Session, ApiError> {
     if sessions::owns(caller, &session) || caller.principal.allows(WRITE_ALL) {
         return Ok(session);
     }
-    let seen = caller.principal.allows(SEE_ALL_SESSIONS);
-    Err(if seen { ApiError::lacks(WRITE_ALL) } else { ApiError::no_session() })
+    let can_see_all = caller.principal.allows(SEE_ALL_SESSIONS);
+    Err(if can_see_all { ApiError::lacks(WRITE_ALL) } else { ApiError::no_session() })
 }
 
 /// Validates an event for storage, or returns the reason for its rejection.

@@ -49,7 +49,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
     )
 )]
 pub(super) async fn list(caller: Caller) -> Result<Json<ExternalAgents>, ApiError> {
-    caller.needs(SCOPE)?;
+    caller.require_scope(SCOPE)?;
     caller.services.connected.list().await.map(Json)
 }
 
@@ -68,7 +68,7 @@ pub(super) async fn list(caller: Caller) -> Result<Json<ExternalAgents>, ApiErro
     )
 )]
 pub(super) async fn instructions(caller: Caller) -> Result<Json<ExternalAgentInstructions>, ApiError> {
-    caller.needs(SCOPE)?;
+    caller.require_scope(SCOPE)?;
     caller.services.connected.instructions().await.map(Json)
 }
 
@@ -123,14 +123,14 @@ pub(super) async fn change(
     request: Request,
 ) -> Result<Json<ExternalAgent>, ApiError> {
     let params: ChangeExternalAgentParams = caller.read_json(request, "a change of an agent").await?;
-    let asked = json!({ "id": id, "paused": params.paused });
-    let changed = recorded(caller, CHANGE, asked.clone(), async move |services| {
+    let audit_detail = json!({ "id": id, "paused": params.paused });
+    let changed = recorded(caller, CHANGE, audit_detail.clone(), async move |services| {
         let changed = services.connected.pause(&id, params.paused).await?;
         if !params.paused {
             // Apply the changes made during the pause now instead of in the next round.
             services.connected.sync(Some(&id)).await?;
         }
-        Ok((asked, changed))
+        Ok((audit_detail, changed))
     });
     changed.await.map(Json)
 }

@@ -29,7 +29,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
     responses((status = 200, description = "The keys.", body = Page<Key>), refusals::Always)
 )]
 pub(super) async fn list(caller: Caller) -> Result<Json<Page<Key>>, ApiError> {
-    caller.needs(Scope::ADMIN)?;
+    caller.require_scope(Scope::ADMIN)?;
     Ok(Json(Page { items: caller.services.authenticator.keys(), next: None }))
 }
 
@@ -55,7 +55,10 @@ pub(super) async fn rotate(caller: Caller, request: Request) -> Result<Json<Rota
     let overlap = Duration::from_secs(params.overlap_seconds.unwrap_or(usual));
     let authenticator = services.authenticator.clone();
     let rotated = services
-        .see_through("rotating keys", async move { authenticator.rotate_keys(&principal, overlap).await })
+        .run_to_completion(
+            "rotating keys",
+            async move { authenticator.rotate_keys(&principal, overlap).await },
+        )
         .await?;
     Ok(Json(rotated?))
 }
@@ -79,12 +82,12 @@ pub(super) async fn rotate(caller: Caller, request: Request) -> Result<Json<Rota
 )]
 pub(super) async fn retire(caller: Caller, Segment(kid): Segment) -> Result<Json<Key>, ApiError> {
     // Only admins may learn whether a key exists.
-    caller.needs(Scope::ADMIN)?;
+    caller.require_scope(Scope::ADMIN)?;
     let Caller { services, principal } = caller;
     let authenticator = services.authenticator.clone();
     let retired = services
-        .see_through("retiring a key", async move { authenticator.retire_key(&principal, &kid).await })
+        .run_to_completion("retiring a key", async move { authenticator.retire_key(&principal, &kid).await })
         .await?;
-    let gone = || ApiError::not_found("there is no such key").hint("`plexus keys list` shows them.");
-    Ok(Json(retired?.ok_or_else(gone)?))
+    let not_found = || ApiError::not_found("there is no such key").hint("`plexus keys list` shows them.");
+    Ok(Json(retired?.ok_or_else(not_found)?))
 }

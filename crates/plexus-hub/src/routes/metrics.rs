@@ -15,7 +15,7 @@ pub(super) async fn show(
         return Err(ApiError::not_found("this hub does not serve metrics"));
     }
     // Metrics reveal the activity of other callers.
-    caller.needs("read:metrics")?;
+    caller.require_scope("read:metrics")?;
     let text = app.metrics.text().map_err(|error| ApiError::internal("writing the metrics", &error))?;
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], text))
 }

@@ -87,7 +87,7 @@ fn api() -> OpenApiRouter<App> {
         .merge(session_stats::router())
         .merge(events::router())
         .merge(outbox::router())
-        .merge(streams::described())
+        .merge(streams::describable_router())
         .merge(profiles::router())
         .merge(tokens::router())
         .merge(keys::router())

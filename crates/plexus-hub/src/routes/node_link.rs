@@ -12,7 +12,7 @@ use axum::response::Response;
 use axum::routing::get;
 use http::StatusCode;
 use http_body_util::{BodyExt, Limited};
-use plexus_auth::Welcome;
+use plexus_auth::StreamPermit;
 use plexus_kit::{QuotaSlot, Stage};
 use plexus_proto::ErrorCode;
 use plexus_proto::node::MAX_FRAME;
@@ -25,8 +25,8 @@ use crate::App;
 use crate::http::{ApiError, NodeCaller};
 use crate::nodes::link::poll::{Poll, PollError};
 use crate::nodes::link::ws::{self, PROTOCOL, READ_BUFFER};
-use crate::nodes::link::{Ending, LinkEnd, Phase};
-use crate::serve::ConnectionPlace;
+use crate::nodes::link::{LinkEnd, LinkProgress, Phase};
+use crate::serve::ConnectionSlot;
 
 /// Deadline for a request body: one frame of maximum length, or many short ones.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -45,7 +45,7 @@ type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 
 async fn websocket(
     caller: NodeCaller,
-    place: Extension<ConnectionPlace>,
+    slot: Extension<ConnectionSlot>,
     upgrade: Upgrade,
 ) -> Result<Response, ApiError> {
     let upgrade = upgrade.map_err(|_| {
@@ -67,10 +67,10 @@ async fn websocket(
             let (gateway, node) = (services.nodes.clone(), *node);
             let supervisor = services.supervisor().clone();
             supervisor.spawn(Stage::Intake, "link of a node", async move {
-                let ending = Ending::new();
+                let ending = LinkProgress::new();
                 let link = ws::link(socket, &ending);
                 gateway.serve(node, link, ending, Box::pin(until_expired(caller, held))).await;
-                drop(place);
+                drop(slot);
             });
         }))
 }
@@ -151,7 +151,7 @@ fn find(caller: &NodeCaller, epoch: u64) -> Result<std::sync::Arc<Poll>, ApiErro
 impl NodeCaller {
     /// Reserves one of the node's link slots; links that have not sent hello count too.
     fn link_slot(&self) -> Result<QuotaSlot, ApiError> {
-        self.services.nodes.places().enter(&self.node.to_string()).ok_or_else(|| {
+        self.services.nodes.link_quota().enter(&self.node.to_string()).ok_or_else(|| {
             let message = "too many links of this node are open at once";
             ApiError::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Overloaded, message)
                 .hint("Close the unused ones.")
@@ -166,7 +166,7 @@ async fn until_expired(caller: NodeCaller, slot: QuotaSlot) {
     let credential = async {
         match credential {
             Some(principal) => {
-                Welcome::new(services.authenticator.clone(), principal, slot).ended().await;
+                StreamPermit::new(services.authenticator.clone(), principal, slot).wait_until_invalid().await;
             }
             None => {
                 let _slot = slot;
@@ -211,8 +211,8 @@ async fn body(request: Request) -> Result<PollSend, ApiError> {
 fn refusal(refused: &PollError) -> ApiError {
     match refused {
         PollError::Ended(end) => ended(*end),
-        PollError::Gap { taken, got } => ApiError::bad_request(format!(
-            "frame {got} does not follow frame {taken}, the newest that the hub has received"
+        PollError::Gap { accepted, got } => ApiError::bad_request(format!(
+            "frame {got} does not follow frame {accepted}, the newest that the hub has received"
         )),
         PollError::Invalid(why) => ApiError::bad_request(why.clone()),
         PollError::Busy => {

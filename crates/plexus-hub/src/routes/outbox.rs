@@ -27,7 +27,7 @@ const MAX_KEY: usize = 255;
 const MAX_REASON: usize = 4_096;
 
 pub(super) fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(tell))
+    OpenApiRouter::new().routes(routes!(report_dead_letters))
 }
 
 /// Report writes that could not be delivered
@@ -46,7 +46,10 @@ pub(super) fn router() -> OpenApiRouter<App> {
         refusals::Always,
     )
 )]
-pub(super) async fn tell(caller: Caller, request: Request) -> Result<Json<TellLettersResponse>, ApiError> {
+pub(super) async fn report_dead_letters(
+    caller: Caller,
+    request: Request,
+) -> Result<Json<TellLettersResponse>, ApiError> {
     let TellLettersParams { client, session, letters } = caller.read_json(request, "dead letters").await?;
     check_name("client", &client)?;
     let session = session.filter(|session| !session.is_empty());
@@ -75,7 +78,7 @@ pub(super) async fn tell(caller: Caller, request: Request) -> Result<Json<TellLe
         })
     });
     let events = events.collect::<Result<Vec<NewEvent>, ApiError>>()?;
-    let told = caller.services.store.transact(
+    let append = caller.services.store.transact(
         move |conn: &mut Conn| {
             Box::pin(async move {
                 let id = conn.ensure_session(&owner, key.as_str(), key.client(), now).await?;
@@ -86,7 +89,7 @@ pub(super) async fn tell(caller: Caller, request: Request) -> Result<Json<TellLe
         },
         |_| Records::default(),
     );
-    match told.await? {
+    match append.await? {
         Ok((session_id, added)) => {
             let added = usize::try_from(added).unwrap_or(0);
             caller.services.store.hint_events();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::Json;
-use plexus_auth::profiles::{self, Choice, ProfileEntry, ProfileSource, RunSettings};
+use plexus_auth::profiles::{self, ProfileEntry, ProfileSource, RunSettings, ToolSelection};
 use plexus_proto::api::{
     Page, Profile, ProfileDescription, ProfileDetail, ProfileProblem, ProfileRun, ProfileServer,
 };
@@ -43,7 +43,7 @@ pub(super) async fn list(
     caller: Caller,
     Params(page): Params<PageParams>,
 ) -> Result<Json<Page<Profile>>, ApiError> {
-    caller.needs(SCOPE)?;
+    caller.require_scope(SCOPE)?;
     let limit = query::limit(page.limit)?;
     let after: String = CURSOR.read(page.cursor.as_deref())?.unwrap_or_default();
     let visible = caller.services.dispatcher.registry().visible_to(&caller.principal);
@@ -70,7 +70,7 @@ pub(super) async fn list(
     )
 )]
 pub(super) async fn show(caller: Caller, Segment(id): Segment) -> Result<Json<ProfileDetail>, ApiError> {
-    caller.needs(SCOPE)?;
+    caller.require_scope(SCOPE)?;
     let visible = caller.services.dispatcher.registry().visible_to(&caller.principal);
     let not_found =
         || ApiError::not_found("there is no such profile").hint("`plexus profile list` shows them.");
@@ -131,7 +131,7 @@ fn describe(id: &str, entry: &ProfileEntry, visible: &Visible) -> Profile {
         }
     };
     let candidates = visible.candidates();
-    let Choice { tools, listed, servers, warnings } = profile.shown(&candidates);
+    let ToolSelection { tools, listed, servers, warnings } = profile.shown(&candidates);
     let subagents = profile.subagent_view(&candidates);
     let list = |tools: BTreeSet<String>| tools.into_iter().collect();
     let full = profile.full_description.clone();

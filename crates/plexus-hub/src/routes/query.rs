@@ -71,8 +71,8 @@ pub(super) struct PageParams {
     pub(super) cursor: Option<String>,
 }
 
-pub(super) fn limit(asked: Option<i64>) -> Result<i64, ApiError> {
-    match asked.unwrap_or(DEFAULT_LIMIT) {
+pub(super) fn limit(requested: Option<i64>) -> Result<i64, ApiError> {
+    match requested.unwrap_or(DEFAULT_LIMIT) {
         limit @ 1..=MAX_LIMIT => Ok(limit),
         other => Err(ApiError::bad_request(format!("limit must be 1 to {MAX_LIMIT}, not {other}"))),
     }
@@ -86,14 +86,14 @@ pub(super) struct Cursor(pub(super) &'static str);
 impl Cursor {
     /// The position in the cursor, if one was given.
     pub(super) fn read<T: FromStr>(self, given: Option<&str>) -> Result<Option<T>, ApiError> {
-        let place = |text: &str| {
+        let position = |text: &str| {
             let decoded = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
-            let (list, place) = decoded.split_once(' ')?;
-            if list == self.0 { place.parse().ok() } else { None }
+            let (list, position) = decoded.split_once(' ')?;
+            if list == self.0 { position.parse().ok() } else { None }
         };
         given
             .map(|text| {
-                place(text).ok_or_else(|| {
+                position(text).ok_or_else(|| {
                     ApiError::bad_request("the cursor does not belong to this list")
                         .hint("Pass `next` of the previous page unchanged.")
                 })
@@ -101,13 +101,13 @@ impl Cursor {
             .transpose()
     }
 
-    /// A page of `items`, which were queried with one more than the limit; `place` returns the position of an item.
-    pub(super) fn page<T>(self, mut items: Vec<T>, limit: i64, place: impl Fn(&T) -> String) -> Page<T> {
+    /// A page of `items`, which were queried with one more than the limit; `position` returns the position of an item.
+    pub(super) fn page<T>(self, mut items: Vec<T>, limit: i64, position: impl Fn(&T) -> String) -> Page<T> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let more = items.len() > limit;
         items.truncate(limit);
         let last = items.last().filter(|_| more);
-        let next = last.map(|item| URL_SAFE_NO_PAD.encode(format!("{} {}", self.0, place(item))));
+        let next = last.map(|item| URL_SAFE_NO_PAD.encode(format!("{} {}", self.0, position(item))));
         Page { items, next }
     }
 }

@@ -80,7 +80,7 @@ pub(super) async fn page(caller: &Caller, params: ListParams) -> Result<Page<Ses
     let before = CURSOR.read::<SessionId>(params.cursor.as_deref())?;
     let own = caller.principal.subject();
     let owner = match query::text("owner", params.owner)? {
-        asked if caller.principal.allows(SEE_ALL_SESSIONS) => asked,
+        requested if caller.principal.allows(SEE_ALL_SESSIONS) => requested,
         Some(other) if other != own => return Err(ApiError::lacks(SEE_ALL_SESSIONS)),
         _ => Some(own.to_owned()),
     };

@@ -27,7 +27,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
 )]
 pub(super) async fn show(caller: Caller) -> Result<Json<Status>, ApiError> {
     // The status reveals the activity of other callers.
-    caller.needs("read:status")?;
+    caller.require_scope("read:status")?;
     let services = &caller.services;
     let uptime = services.clock.now().as_second() - services.started_at.as_second();
     Ok(Json(Status {
@@ -36,7 +36,7 @@ pub(super) async fn show(caller: Caller) -> Result<Json<Status>, ApiError> {
         started_at: services.started_at,
         uptime_seconds: u64::try_from(uptime).unwrap_or(0),
         database: services.store.database().to_owned(),
-        database_location: services.store.place().to_string(),
+        database_location: services.store.location().to_string(),
         store_id: services.store.id().to_string(),
         data_dir: services.config.load().data_dir.display().to_string(),
         durability: services.config.load().durability.as_str().to_owned(),

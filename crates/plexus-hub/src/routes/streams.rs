@@ -20,7 +20,7 @@ use super::{refusals, tag};
 use crate::App;
 use crate::events::{EventSelection, EventStream, Log, Start, sse};
 use crate::http::{ApiError, Caller};
-use crate::serve::ConnectionPlace;
+use crate::serve::ConnectionSlot;
 
 /// Maximum number of kinds in the filter of one stream.
 const MAX_KINDS: usize = 64;
@@ -32,7 +32,7 @@ pub(super) fn router() -> Router<App> {
 }
 
 /// The streams that OpenAPI can describe.
-pub(super) fn described() -> OpenApiRouter<App> {
+pub(super) fn describable_router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(sse_all)).routes(routes!(sse_session))
 }
 
@@ -40,7 +40,7 @@ pub(super) fn described() -> OpenApiRouter<App> {
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "describes what `StreamParams` parses")]
-struct Described {
+struct StreamParamsDoc {
     /// Start after the event with this number; 0: all stored events; absent: new events only.
     #[param(minimum = 0)]
     after: Option<i64>,
@@ -56,30 +56,30 @@ struct Described {
 }
 
 type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
-type Place = Extension<ConnectionPlace>;
+type SlotExtension = Extension<ConnectionSlot>;
 
 async fn ws_all(
     WsCaller(caller): WsCaller,
     params: StreamParams,
-    place: Place,
+    slot: SlotExtension,
     upgrade: Upgrade,
 ) -> Result<Response, ApiError> {
     let upgrade = websocket(upgrade, "/api/v1/events/stream")?;
     let stream = params.open(&caller, None).await?;
-    Ok(caller.services.events.upgrade(upgrade, stream, place))
+    Ok(caller.services.events.upgrade(upgrade, stream, slot))
 }
 
 async fn ws_session(
     WsCaller(caller): WsCaller,
     Segment(id): Segment,
     params: StreamParams,
-    place: Place,
+    slot: SlotExtension,
     upgrade: Upgrade,
 ) -> Result<Response, ApiError> {
     let id = query::id(&id)?;
     let upgrade = websocket(upgrade, &format!("/api/v1/sessions/{id}/events/stream"))?;
     let stream = params.open(&caller, Some(id)).await?;
-    Ok(caller.services.events.upgrade(upgrade, stream, place))
+    Ok(caller.services.events.upgrade(upgrade, stream, slot))
 }
 
 /// Follow the events of all sessions
@@ -91,7 +91,7 @@ async fn ws_session(
     path = "/events/stream",
     operation_id = "streamEvents",
     tag = tag::SESSIONS,
-    params(Described),
+    params(StreamParamsDoc),
     responses(
         (status = 200, description = "Events until one side ends the stream.", body = String,
             content_type = "text/event-stream"),
@@ -103,11 +103,11 @@ async fn ws_session(
 async fn sse_all(
     caller: Caller,
     mut params: StreamParams,
-    place: Place,
+    slot: SlotExtension,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     params.resume(&headers)?;
-    Ok(sse::response(params.open(&caller, None).await?, place))
+    Ok(sse::response(params.open(&caller, None).await?, slot))
 }
 
 /// Follow the events of a session
@@ -118,7 +118,7 @@ async fn sse_all(
     path = "/sessions/{id}/events/stream",
     operation_id = "streamSession",
     tag = tag::SESSIONS,
-    params(("id" = SessionId, Path, description = "The session."), Described),
+    params(("id" = SessionId, Path, description = "The session."), StreamParamsDoc),
     responses(
         (status = 200, description = "Events until one side ends the stream.", body = String,
             content_type = "text/event-stream"),
@@ -131,11 +131,11 @@ async fn sse_session(
     caller: Caller,
     Segment(id): Segment,
     mut params: StreamParams,
-    place: Place,
+    slot: SlotExtension,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     params.resume(&headers)?;
-    Ok(sse::response(params.open(&caller, Some(query::id(&id)?)).await?, place))
+    Ok(sse::response(params.open(&caller, Some(query::id(&id)?)).await?, slot))
 }
 
 fn websocket(upgrade: Upgrade, instead: &str) -> Result<WebSocketUpgrade, ApiError> {

@@ -71,7 +71,7 @@ pub(super) async fn list(
     caller: Caller,
     Params(page): Params<PageParams>,
 ) -> Result<Json<Page<Token>>, ApiError> {
-    caller.needs("read:tokens")?;
+    caller.require_scope("read:tokens")?;
     let limit = query::limit(page.limit)?;
     let before = CURSOR.read::<TokenId>(page.cursor.as_deref())?;
     let items = caller.services.store.read_committed().await?.tokens(before, limit + 1).await?;
@@ -165,9 +165,12 @@ pub(super) async fn rotate(
     let grace = Duration::from_secs(params.grace_seconds.unwrap_or(0));
     let authenticator = services.authenticator.clone();
     let rotated = services
-        .see_through("rotating a token", async move { authenticator.rotate(&principal, jti, grace).await })
+        .run_to_completion(
+            "rotating a token",
+            async move { authenticator.rotate(&principal, jti, grace).await },
+        )
         .await?;
-    Ok((StatusCode::CREATED, Json(rotated?.ok_or_else(gone)?)))
+    Ok((StatusCode::CREATED, Json(rotated?.ok_or_else(not_found)?)))
 }
 
 /// Revoke a token
@@ -193,7 +196,7 @@ pub(super) async fn revoke(caller: Caller, Segment(jti): Segment) -> Result<Json
     if !caller.principal.allows("token:revoke") {
         own(&caller, jti).await?;
     }
-    let token = caller.services.authenticator.revoke(&caller.principal, jti).await?.ok_or_else(gone)?;
+    let token = caller.services.authenticator.revoke(&caller.principal, jti).await?.ok_or_else(not_found)?;
     Ok(Json(token))
 }
 
@@ -204,12 +207,12 @@ async fn own(caller: &Caller, jti: TokenId) -> Result<(), ApiError> {
     {
         return Ok(());
     }
-    Err(gone())
+    Err(not_found())
 }
 
 async fn detail(caller: &Caller, jti: TokenId) -> Result<Json<TokenDetail>, ApiError> {
     let mut reader = caller.services.store.read_committed().await?;
-    let token = reader.token(jti).await?.ok_or_else(gone)?;
+    let token = reader.token(jti).await?.ok_or_else(not_found)?;
     let children = reader.token_children(jti).await?;
     let state = token.state(caller.services.clock.now());
     Ok(Json(TokenDetail { token: up_to_date(caller, token), state, children }))
@@ -221,6 +224,6 @@ fn up_to_date(caller: &Caller, token: Token) -> Token {
     Token { last_used_at, ..token }
 }
 
-fn gone() -> ApiError {
+fn not_found() -> ApiError {
     ApiError::not_found("there is no such token").hint("`plexus token list --all` shows all of them.")
 }

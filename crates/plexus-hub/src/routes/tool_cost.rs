@@ -68,7 +68,7 @@ pub(super) async fn show(
             (Some(profile), visible.into())
         }
     };
-    let said = services.upstreams.instructions(&visible);
-    let cost = cost(&services.tokens, &visible, &said).await?;
+    let instructions = services.upstreams.instructions(&visible);
+    let cost = cost(&services.tokens, &visible, &instructions).await?;
     Ok(Json(ToolsCost { profile: profile.map(str::to_owned), ..cost }))
 }

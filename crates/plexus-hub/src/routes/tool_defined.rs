@@ -46,7 +46,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
     responses((status = 200, description = "The tools.", body = DefinedTools), refusals::Always)
 )]
 pub(super) async fn list(caller: Caller) -> Result<Json<DefinedTools>, ApiError> {
-    caller.needs(Scope::ADMIN)?;
+    caller.require_scope(Scope::ADMIN)?;
     let custom = caller.services.custom.clone();
     let dir = custom.dir().display().to_string();
     // Read the folder now, because users look here right after they have added a manifest.
@@ -79,8 +79,8 @@ pub(super) async fn enable(
     origin: RequestOrigin,
     Segment(name): Segment,
 ) -> Result<Json<DefinedTool>, ApiError> {
-    let asked = json!({ "name": name });
-    let enabled = recorded(caller, ENABLE, asked.clone(), async move |services| {
+    let audit_detail = json!({ "name": name });
+    let enabled = recorded(caller, ENABLE, audit_detail.clone(), async move |services| {
         gate::require_local(&origin, "user-defined tools can be enabled")?;
         let (custom, on) = (services.custom.clone(), name.clone());
         let tool = in_background(move || custom.enable(&on)).await?;
@@ -107,10 +107,10 @@ pub(super) async fn enable(
     )
 )]
 pub(super) async fn disable(caller: Caller, Segment(name): Segment) -> Result<Json<DefinedTool>, ApiError> {
-    let asked = json!({ "name": name });
-    let disabled = recorded(caller, DISABLE, asked.clone(), async move |services| {
+    let audit_detail = json!({ "name": name });
+    let disabled = recorded(caller, DISABLE, audit_detail.clone(), async move |services| {
         let custom = services.custom.clone();
-        Ok((asked, in_background(move || custom.disable(&name)).await?))
+        Ok((audit_detail, in_background(move || custom.disable(&name)).await?))
     });
     Ok(Json(disabled.await?))
 }
@@ -141,8 +141,8 @@ pub(super) async fn test(
     request: Request,
 ) -> Result<Json<ToolTrial>, ApiError> {
     let params: CallToolParams = caller.read_json(request, "a test call").await?;
-    let (asked, principal) = (json!({ "name": name }), caller.principal.clone());
-    let tested = recorded(caller, TEST, asked.clone(), async move |services| {
+    let (audit_detail, principal) = (json!({ "name": name }), caller.principal.clone());
+    let tested = recorded(caller, TEST, audit_detail.clone(), async move |services| {
         gate::require_local(&origin, "user-defined tools can be tested")?;
         let custom = services.custom.clone();
         in_background(move || {
@@ -161,7 +161,7 @@ pub(super) async fn test(
             cancel,
         );
         let trial = trial.await.map_err(refused)?;
-        let mut done = asked;
+        let mut done = audit_detail;
         done["call_id"] = json!(trial.call_id);
         done["success"] = json!(trial.success);
         Ok((done, trial))

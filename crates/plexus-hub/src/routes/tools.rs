@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use axum::Json;
 use axum::extract::Request;
 use http::HeaderMap;
-use plexus_kit::trace::Incoming;
+use plexus_kit::trace::ReceivedContexts;
 use plexus_proto::ErrorCode;
 use plexus_proto::api::{CallToolParams, CallToolResponse, Page, Tool, ToolAction};
 use plexus_tools::{Call, SessionKey, ToolOutput, Via};
@@ -147,7 +147,7 @@ pub(super) async fn call(
     };
     let call = Call::new(name, params.arguments, session, Via::Rest)
         .with_idempotency_key(text(&headers, "idempotency-key")?.map(str::to_owned))
-        .with_trace(Incoming { call: None, request: trace_context(&headers) });
+        .with_trace(ReceivedContexts { call: None, request: trace_context(&headers) });
     let reply = caller.services.dispatcher.call(caller.principal, call).await;
     let (success, text, structured, content) = match reply.result {
         Ok(output) => {

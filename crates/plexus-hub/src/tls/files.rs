@@ -35,18 +35,18 @@ impl TlsError {
 
     /// A file that cannot be read or lacks the expected content.
     fn file(setting: &str, path: &Path, kind: &str, error: &pem::Error) -> Self {
-        let place = path.display();
+        let shown_path = path.display();
         match error {
             pem::Error::Io(error) => Self::new(
-                format!("{setting}: cannot read {place}: {error}"),
+                format!("{setting}: cannot read {shown_path}: {error}"),
                 "use an existing file that the hub's user can read",
             ),
             pem::Error::NoItemsFound => Self::new(
-                format!("{setting}: {place} contains no {kind}"),
+                format!("{setting}: {shown_path} contains no {kind}"),
                 format!("use a PEM file that contains a {kind}"),
             ),
             error => Self::new(
-                format!("{setting}: {place} contains no valid {kind}: {error}"),
+                format!("{setting}: {shown_path} contains no valid {kind}: {error}"),
                 format!("use a PEM file that contains a {kind}"),
             ),
         }
@@ -105,10 +105,10 @@ fn certificates(setting: &str, file: &Path) -> Result<Vec<CertificateDer<'static
 
 /// Refuses an expired or not yet valid certificate at startup instead of letting every client fail.
 fn lasting(certificate: &CertificateDer<'_>, file: &Path, now: Timestamp) -> Result<(), TlsError> {
-    let place = file.display();
+    let shown_path = file.display();
     let read = Certificate::from_der(certificate).map_err(|error| {
         TlsError::new(
-            format!("tls.cert: the certificate in {place} cannot be read: {error}"),
+            format!("tls.cert: the certificate in {shown_path} cannot be read: {error}"),
             "create a new certificate",
         )
     })?;
@@ -116,10 +116,13 @@ fn lasting(certificate: &CertificateDer<'_>, file: &Path, now: Timestamp) -> Res
     let (from, until) = (timestamp(validity.not_before), timestamp(validity.not_after));
     let again = "renew it and restart the hub, or unset tls.cert and tls.key to use plain HTTP";
     if until <= now {
-        return Err(TlsError::new(format!("tls.cert: the certificate in {place} expired at {until}"), again));
+        return Err(TlsError::new(
+            format!("tls.cert: the certificate in {shown_path} expired at {until}"),
+            again,
+        ));
     }
     if from > now {
-        let what = format!("tls.cert: the certificate in {place} is not valid before {from}");
+        let what = format!("tls.cert: the certificate in {shown_path} is not valid before {from}");
         return Err(TlsError::new(what, "check this machine's clock, or create a new certificate"));
     }
     Ok(())
@@ -130,10 +133,10 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     if let Ok(metadata) = fs_err::metadata(file)
         && metadata.permissions().mode() & 0o007 != 0
     {
-        let place = file.display();
+        let shown_path = file.display();
         return Err(TlsError::new(
-            format!("tls.key: every user of this machine can read or write {place}"),
-            format!("run `chmod 600 {place}`, and replace the key if others may have read it"),
+            format!("tls.key: every user of this machine can read or write {shown_path}"),
+            format!("run `chmod 600 {shown_path}`, and replace the key if others may have read it"),
         ));
     }
     PrivateKeyDer::from_pem_file(file).map_err(|error| TlsError::file("tls.key", file, "private key", &error))

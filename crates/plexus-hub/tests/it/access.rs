@@ -14,7 +14,7 @@ use plexus_testkit::TestHub;
 use reqwest::{Method, Response};
 use serde_json::Value;
 
-use tokens::{Sent, Tokens};
+use tokens::{InvalidToken, Tokens};
 
 /// Time limit for an answer, or for the head of a stream.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -121,7 +121,7 @@ impl Row {
 }
 
 /// A request without a valid token gets the same error on every route.
-async fn refused(row: &Row, column: &str, sent: &Sent, answer: Response) {
+async fn refused(row: &Row, column: &str, sent: &InvalidToken, answer: Response) {
     assert_eq!(answer.status(), 401, "{column}: {row:?}");
     let challenge = answer.headers()["www-authenticate"].to_str().unwrap().to_owned();
     let expected = if sent.token().is_some() { "Bearer error=\"invalid_token\"" } else { "Bearer" };

@@ -49,6 +49,6 @@ pub(crate) fn seqs(events: &[Event]) -> Vec<i64> {
     events.iter().map(|event| event.seq).collect()
 }
 
-pub(crate) fn places(events: &[Event]) -> Vec<i64> {
+pub(crate) fn positions(events: &[Event]) -> Vec<i64> {
     events.iter().map(|event| event.pos).collect()
 }

@@ -12,7 +12,7 @@ use crate::client::{Answer, Client, send};
 
 const KEY: &str = "a key of thirty-two characters..";
 
-async fn invited(hub: &TestHub, params: Value) -> NodeInvite {
+async fn create_invite(hub: &TestHub, params: Value) -> NodeInvite {
     let invite = Client::admin(hub).post("/nodes/invites", &params).await.ok();
     serde_json::from_value(invite).unwrap()
 }
@@ -22,18 +22,18 @@ async fn join(hub: &TestHub, params: &Value) -> Answer {
     send(hub.http().post(hub.url("/api/v1/nodes/join")).json(params)).await
 }
 
-async fn joined(hub: &TestHub, name: &str) -> NodeCredential {
-    let code = invited(hub, json!({ "name": name })).await.code;
+async fn join_new(hub: &TestHub, name: &str) -> NodeCredential {
+    let code = create_invite(hub, json!({ "name": name })).await.code;
     serde_json::from_value(join(hub, &json!({ "code": code })).await.ok()).unwrap()
 }
 
 /// The credential that a node presents when it dials.
-fn shown(credential: &NodeCredential) -> &str {
+fn token_of(credential: &NodeCredential) -> &str {
     credential.token.as_deref().unwrap()
 }
 
 fn client<'h>(hub: &'h TestHub, credential: &NodeCredential) -> Client<'h> {
-    Client::with_token(hub, shown(credential).to_owned())
+    Client::with_token(hub, token_of(credential).to_owned())
 }
 
 async fn node(hub: &TestHub, name: &str) -> Node {
@@ -44,7 +44,7 @@ async fn node(hub: &TestHub, name: &str) -> Node {
 async fn invited_machine_becomes_a_visible_node() {
     let hub = TestHub::start().await;
     let invite =
-        invited(&hub, json!({ "name": "nas", "labels": { "role": "nas" }, "ttl_seconds": 60 })).await;
+        create_invite(&hub, json!({ "name": "nas", "labels": { "role": "nas" }, "ttl_seconds": 60 })).await;
     assert_eq!(invite.hub, hub.url(""));
     let pending = hub.api("/api/v1/nodes/invites").await;
     assert_eq!(pending["items"][0]["name"], "nas");
@@ -54,15 +54,18 @@ async fn invited_machine_becomes_a_visible_node() {
     assert_eq!(credential.status, 201);
     let credential: NodeCredential = serde_json::from_value(credential.body).unwrap();
     assert_eq!(hub.api("/api/v1/nodes/invites").await["items"], json!([]));
-    let seen = node(&hub, "nas").await;
-    assert_eq!((seen.id, seen.state, seen.draining), (credential.node_id, NodeState::New, false));
-    assert_eq!(seen.labels, [("role".to_owned(), "nas".to_owned())].into());
+    let joined_node = node(&hub, "nas").await;
+    assert_eq!(
+        (joined_node.id, joined_node.state, joined_node.draining),
+        (credential.node_id, NodeState::New, false)
+    );
+    assert_eq!(joined_node.labels, [("role".to_owned(), "nas".to_owned())].into());
     assert_eq!(node(&hub, &credential.node_id.to_string()).await.name, "nas");
 
     // No later answer may contain the code.
     let hub = hub.restart().await;
     let audit = hub.api("/api/v1/audit").await.to_string();
-    assert!(!audit.contains(&invite.code) && !audit.contains(shown(&credential)));
+    assert!(!audit.contains(&invite.code) && !audit.contains(token_of(&credential)));
     assert!(audit.contains("node_invite") && audit.contains("node_join"));
     assert_eq!(node(&hub, "nas").await.id, credential.node_id);
     let renewed = client(&hub, &credential)
@@ -74,7 +77,7 @@ async fn invited_machine_becomes_a_visible_node() {
 #[tokio::test]
 async fn code_can_be_used_once() {
     let hub = TestHub::start().await;
-    let code = json!({ "code": invited(&hub, json!({ "name": "nas" })).await.code });
+    let code = json!({ "code": create_invite(&hub, json!({ "name": "nas" })).await.code });
     let (one, two, three) = tokio::join!(join(&hub, &code), join(&hub, &code), join(&hub, &code));
     let mut statuses = [one, two, three].map(|answer| answer.status.as_u16());
     statuses.sort_unstable();
@@ -89,15 +92,15 @@ async fn code_can_be_used_once() {
 async fn expired_or_withdrawn_code_is_refused() {
     let hub = TestHub::start().await;
     let admin = Client::admin(&hub);
-    let withdrawn = json!({ "code": invited(&hub, json!({ "name": "a" })).await.code });
+    let withdrawn = json!({ "code": create_invite(&hub, json!({ "name": "a" })).await.code });
     send(admin.request(Method::DELETE, "/nodes/invites/a")).await.ok();
     assert_eq!(join(&hub, &withdrawn).await.refused(401), "unauthenticated");
     // Removing a node that has not joined yet withdraws its invitation.
-    let removed = json!({ "code": invited(&hub, json!({ "name": "b" })).await.code });
+    let removed = json!({ "code": create_invite(&hub, json!({ "name": "b" })).await.code });
     assert_eq!(send(admin.request(Method::DELETE, "/nodes/b")).await.ok()["name"], "b");
     assert_eq!(join(&hub, &removed).await.refused(401), "unauthenticated");
 
-    let expired = json!({ "code": invited(&hub, json!({ "name": "c" })).await.code });
+    let expired = json!({ "code": create_invite(&hub, json!({ "name": "c" })).await.code });
     let hub = hub.restart_later(Duration::from_secs(15 * 60)).await;
     assert_eq!(join(&hub, &expired).await.refused(401), "unauthenticated");
 }
@@ -105,8 +108,8 @@ async fn expired_or_withdrawn_code_is_refused() {
 #[tokio::test]
 async fn removed_node_is_shut_out_permanently() {
     let hub = TestHub::start().await;
-    let nas = joined(&hub, "nas").await;
-    let again = json!({ "code": invited(&hub, json!({ "name": "nas", "rejoin": true })).await.code });
+    let nas = join_new(&hub, "nas").await;
+    let again = json!({ "code": create_invite(&hub, json!({ "name": "nas", "rejoin": true })).await.code });
     let own = client(&hub, &nas);
     let path = format!("/nodes/{}/credential", nas.node_id);
     let renewed: NodeCredential = serde_json::from_value(own.post(&path, &json!({})).await.ok()).unwrap();
@@ -125,7 +128,7 @@ async fn removed_node_is_shut_out_permanently() {
 #[tokio::test]
 async fn changed_node_keeps_its_credential() {
     let hub = TestHub::start().await;
-    let (nas, vps) = (joined(&hub, "nas").await, joined(&hub, "vps").await);
+    let (nas, vps) = (join_new(&hub, "nas").await, join_new(&hub, "vps").await);
     let admin = Client::admin(&hub);
     let change =
         |node: &str, body: Value| admin.request(Method::PATCH, &format!("/nodes/{node}")).json(&body);
@@ -157,7 +160,7 @@ async fn wrong_codes_and_keys_are_throttled_and_valid_ones_are_not() {
         config.nodes.key = Some(Secret::from(KEY));
     })
     .await;
-    let code = json!({ "code": invited(&hub, json!({ "name": "nas" })).await.code });
+    let code = json!({ "code": create_invite(&hub, json!({ "name": "nas" })).await.code });
     for number in 0..5 {
         let wrong = match number % 2 {
             0 => json!({ "code": format!("{number:032x}") }),
@@ -176,7 +179,7 @@ async fn wrong_codes_and_keys_are_throttled_and_valid_ones_are_not() {
 #[tokio::test]
 async fn hub_key_admits_only_new_machines() {
     let hub = TestHub::start_with(|config| config.nodes.key = Some(Secret::from(KEY))).await;
-    let nas = joined(&hub, "nas").await;
+    let nas = join_new(&hub, "nas").await;
     let by_key = |name: &str| json!({ "key": KEY, "name": name, "labels": { "pool": "ci" } });
     let first = join(&hub, &by_key("ci-1")).await.ok();
     let second = join(&hub, &by_key("ci-1")).await.ok();
@@ -209,13 +212,13 @@ async fn hub_key_admits_only_new_machines() {
 #[tokio::test]
 async fn node_credential_has_no_user_permissions() {
     let hub = TestHub::start().await;
-    let (nas, vps) = (joined(&hub, "nas").await, joined(&hub, "vps").await);
+    let (nas, vps) = (join_new(&hub, "nas").await, join_new(&hub, "vps").await);
     let call = json!({ "name": "todo", "arguments": { "action": "list" } });
-    let modern = hub.mcp(shown(&nas)).modern("tools/call", call).await;
+    let modern = hub.mcp(token_of(&nas)).modern("tools/call", call).await;
     assert_eq!(modern.status, 403, "{}", modern.body);
     let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } } });
-    let session = hub.http().post(hub.url("/mcp")).bearer_auth(shown(&nas)).json(&initialize);
+    let session = hub.http().post(hub.url("/mcp")).bearer_auth(token_of(&nas)).json(&initialize);
     let session = session.header("accept", "application/json, text/event-stream");
     assert_eq!(session.send().await.unwrap().status(), 403);
     let own = client(&hub, &nas);

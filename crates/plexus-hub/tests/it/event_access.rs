@@ -1,10 +1,10 @@
 //! Access to event streams, and what each caller sees.
 
-use plexus_testkit::{EventRequest, Received, TestHub};
+use plexus_testkit::{EventRequest, ReceivedMessage, TestHub};
 use serde_json::Value;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::agent::{Agent, places};
+use crate::agent::{Agent, positions};
 
 /// An error without the parts that differ from request to request.
 fn refusal(answer: (u16, Value)) -> (u16, String, String) {
@@ -24,7 +24,7 @@ async fn principal_sees_own_sessions_or_all_with_the_scope() {
     let mut streams = [open(&ann.token.token).await, open(&bob.token.token).await, open(&reader).await];
     let mut seen = Vec::new();
     for stream in &mut streams {
-        seen.push(places(&stream.until_live().await));
+        seen.push(positions(&stream.until_live().await));
     }
     assert_eq!(seen, [vec![1, 2], vec![3, 4], vec![1, 2, 3, 4]]);
     // The same for live events: ann's next event comes before bob's, and bob must not see it.
@@ -65,7 +65,7 @@ async fn token_is_accepted_in_header_or_subprotocol_but_not_in_url() {
     let offered = format!("plexus.v1, bearer.{token}");
     let mut browser = plain().header("sec-websocket-protocol", &offered).open().await;
     assert_eq!(browser.protocol(), Some("plexus.v1"), "the token must not be echoed");
-    assert!(matches!(browser.next().await, Received::Control(_)));
+    assert!(matches!(browser.next().await, ReceivedMessage::Control(_)));
 
     let refused = [
         plain(),
@@ -151,7 +151,7 @@ async fn client_messages_are_ignored_up_to_a_limit() {
         assert_eq!(stream.event().await.pos, place, "the stream continues");
     }
     stream.socket().send(Message::text("x".repeat(5_000))).await.unwrap();
-    assert_eq!(stream.end().await, Received::Closed { code: 1008, resume_after: Some(2) });
+    assert_eq!(stream.end().await, ReceivedMessage::Closed { code: 1008, resume_after: Some(2) });
 
     let mut flooding = hub.events("/ws/events", &agent.token.token).open().await;
     for _ in 0..10_000 {
@@ -159,5 +159,5 @@ async fn client_messages_are_ignored_up_to_a_limit() {
             break;
         }
     }
-    assert_ne!(flooding.end().await, Received::Closed { code: 1000, resume_after: None });
+    assert_ne!(flooding.end().await, ReceivedMessage::Closed { code: 1000, resume_after: None });
 }

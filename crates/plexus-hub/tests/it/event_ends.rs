@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use plexus_hub::{EventOptions, EventStats};
-use plexus_testkit::{Received, TestHub, eventually};
+use plexus_testkit::{ReceivedMessage, TestHub, eventually};
 
 use crate::agent::Agent;
 
@@ -39,15 +39,15 @@ async fn stalled_reader_is_closed_with_the_number_to_resume_from() {
     let mut last = 0;
     let closed = loop {
         match stream.next().await {
-            Received::Event(event) => {
+            ReceivedMessage::Event(event) => {
                 assert_eq!(event.pos, last + 1);
                 last = event.pos;
             }
-            Received::Control(_) => {}
+            ReceivedMessage::Control(_) => {}
             closed => break closed,
         }
     };
-    assert_eq!(closed, Received::Closed { code: 4408, resume_after: Some(last) });
+    assert_eq!(closed, ReceivedMessage::Closed { code: 4408, resume_after: Some(last) });
     assert!(last < 2 * CALLS as i64, "the buffers held everything");
     let mut again = hub.events(format!("/ws/events?after={last}"), &agent.token.token).open().await;
     for expected in last + 1..=2 * CALLS as i64 {
@@ -69,7 +69,7 @@ async fn stalled_readers_delay_neither_shutdown_nor_other_readers() {
     }
     let began = Instant::now();
     let (_dir, end) = tokio::join!(hub.stop(), lively.end());
-    assert_eq!(end, Received::Closed { code: 1001, resume_after: Some(2 * CALLS as i64) });
+    assert_eq!(end, ReceivedMessage::Closed { code: 1001, resume_after: Some(2 * CALLS as i64) });
     assert!(began.elapsed() < Duration::from_secs(8), "stopping took {:?}", began.elapsed());
     drop((stuck, silent));
 }
@@ -85,7 +85,7 @@ async fn stream_ends_within_a_second_of_revocation() {
     one.until_live().await;
     hub.revoke(agent.token.jti).await;
     let revoked = Instant::now();
-    let unwelcome = Received::Closed { code: 4401, resume_after: Some(2) };
+    let unwelcome = ReceivedMessage::Closed { code: 4401, resume_after: Some(2) };
     assert_eq!((all.end().await, one.end().await), (unwelcome.clone(), unwelcome));
     assert!(revoked.elapsed() < Duration::from_secs(1), "{:?}", revoked.elapsed());
     until_stats(&hub, "no stream is open", |stats| stats.open == 0).await;
@@ -99,8 +99,8 @@ async fn closing_client_is_answered_and_removed() {
     stream.until_live().await;
     assert_eq!(hub.event_stats().open, 1);
     stream.socket().close(None).await.unwrap();
-    assert!(matches!(stream.end().await, Received::Closed { resume_after: None, .. }), "no answer");
-    assert_eq!(stream.next().await, Received::Lost, "a message after the close");
+    assert!(matches!(stream.end().await, ReceivedMessage::Closed { resume_after: None, .. }), "no answer");
+    assert_eq!(stream.next().await, ReceivedMessage::Lost, "a message after the close");
     until_stats(&hub, "no stream is open", |stats| stats.open == 0).await;
 }
 

@@ -1,11 +1,11 @@
 //! Past events, then live events, without gaps and without duplicates.
 
 use plexus_proto::StreamControl;
-use plexus_testkit::{Received, TestHub};
+use plexus_testkit::{ReceivedMessage, TestHub};
 use sqlx::{Connection, SqliteConnection};
 use tokio::task::JoinSet;
 
-use crate::agent::{Agent, places, seqs};
+use crate::agent::{Agent, positions, seqs};
 
 /// Number of calls per writer.
 const CALLS: usize = 60;
@@ -16,8 +16,8 @@ async fn stream_sends_start_then_past_then_live_marker_then_new_events() {
     let agent = Agent::new(&hub, "a").await;
     let id = agent.call("one").await;
     let mut stream = hub.events(format!("/ws/sessions/{id}?after=1"), &agent.token.token).open().await;
-    assert_eq!(stream.next().await, Received::Control(StreamControl::Open { after: 1 }));
-    let Received::Event(event) = stream.next().await else { panic!("no event") };
+    assert_eq!(stream.next().await, ReceivedMessage::Control(StreamControl::Open { after: 1 }));
+    let ReceivedMessage::Event(event) = stream.next().await else { panic!("no event") };
     assert_eq!((event.session_id, event.seq), (id, 2));
     let rest = hub.api(&format!("/api/v1/sessions/{id}/events?after=1")).await;
     assert_eq!(
@@ -25,7 +25,7 @@ async fn stream_sends_start_then_past_then_live_marker_then_new_events() {
         rest["items"][0],
         "differs from the event in the REST API"
     );
-    assert_eq!(stream.next().await, Received::Control(StreamControl::Live { after: 2 }));
+    assert_eq!(stream.next().await, ReceivedMessage::Control(StreamControl::Live { after: 2 }));
     agent.call("one").await;
     assert_eq!((stream.event().await.seq, stream.event().await.seq), (3, 4));
 }
@@ -38,13 +38,13 @@ async fn stream_without_a_start_sends_new_events_only() {
     agent.call("other").await;
     for (path, after) in [(format!("/ws/sessions/{id}"), 2), ("/ws/events".to_owned(), 4)] {
         let mut stream = hub.events(path, &hub.admin_token()).open().await;
-        assert_eq!(stream.next().await, Received::Control(StreamControl::Open { after }));
-        assert_eq!(stream.next().await, Received::Control(StreamControl::Live { after }));
+        assert_eq!(stream.next().await, ReceivedMessage::Control(StreamControl::Open { after }));
+        assert_eq!(stream.next().await, ReceivedMessage::Control(StreamControl::Live { after }));
     }
     let mut last = hub.events(format!("/ws/sessions/{id}?last=1"), &agent.token.token).open().await;
     assert_eq!(seqs(&last.until_live().await), [2]);
     let mut more = hub.events("/ws/events?last=100", &hub.admin_token()).open().await;
-    assert_eq!(places(&more.until_live().await), [1, 2, 3, 4]);
+    assert_eq!(positions(&more.until_live().await), [1, 2, 3, 4]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -94,7 +94,7 @@ async fn streams_opened_during_writes_have_no_gaps_or_duplicates() {
     drop(watch);
     agent.call("shared").await;
     let mut late = hub.events(format!("/ws/events?after={total}"), &hub.admin_token()).open().await;
-    assert_eq!(places(&late.until_live().await), [total + 1, total + 2]);
+    assert_eq!(positions(&late.until_live().await), [total + 1, total + 2]);
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn reconnecting_reader_resumes_even_after_a_restart() {
     drop(stream);
     let hub = hub.restart().await;
     let mut stream = hub.events("/ws/events?after=3", &hub.admin_token()).open().await;
-    assert_eq!(places(&stream.until_live().await), (4..=10).collect::<Vec<_>>());
+    assert_eq!(positions(&stream.until_live().await), (4..=10).collect::<Vec<_>>());
 }
 
 /// Also if the stream starts with the ring, which may lag behind the database.
@@ -128,7 +128,7 @@ async fn events_before_the_open_precede_the_live_marker() {
         for last in [1, 2, newest] {
             let mut stream = hub.events(format!("/ws/events?last={last}"), &agent.token.token).open().await;
             let expected: Vec<_> = (newest - last + 1..=newest).collect();
-            assert_eq!(places(&stream.until_live().await), expected, "the last {last}");
+            assert_eq!(positions(&stream.until_live().await), expected, "the last {last}");
         }
     }
 }
@@ -153,7 +153,7 @@ async fn streams_can_be_filtered_by_session_owner_and_kind() {
     for (query, stored, _) in &cases {
         let path = format!("/ws/events?after=0&{query}");
         let mut stream = hub.events(path, &hub.admin_token()).open().await;
-        assert_eq!(places(&stream.until_live().await), *stored, "{query}");
+        assert_eq!(positions(&stream.until_live().await), *stored, "{query}");
         streams.push(stream);
     }
     ann.call("one").await;
@@ -174,23 +174,23 @@ async fn pruned_events_are_reported() {
         agent.call("one").await;
     }
     prune(&hub, "seq <= 4").await;
-    let pruned = |after, through| Received::Control(StreamControl::Pruned { after, through });
+    let pruned = |after, through| ReceivedMessage::Control(StreamControl::Pruned { after, through });
     for path in [format!("/ws/sessions/{id}"), "/ws/events".to_owned()] {
         let mut stream = hub.events(format!("{path}?after=1"), &hub.admin_token()).open().await;
-        assert_eq!(stream.next().await, Received::Control(StreamControl::Open { after: 1 }));
+        assert_eq!(stream.next().await, ReceivedMessage::Control(StreamControl::Open { after: 1 }));
         assert_eq!(stream.next().await, pruned(1, 4), "{path}");
-        assert_eq!(places(&stream.until_live().await), [5, 6, 7, 8, 9, 10], "{path}");
+        assert_eq!(positions(&stream.until_live().await), [5, 6, 7, 8, 9, 10], "{path}");
         // A reader that already has the pruned events gets no report.
         let mut stream = hub.events(format!("{path}?after=4"), &hub.admin_token()).open().await;
-        assert_eq!(stream.next().await, Received::Control(StreamControl::Open { after: 4 }));
-        assert!(matches!(stream.next().await, Received::Event(_)), "{path}");
+        assert_eq!(stream.next().await, ReceivedMessage::Control(StreamControl::Open { after: 4 }));
+        assert!(matches!(stream.next().await, ReceivedMessage::Event(_)), "{path}");
     }
     prune(&hub, "seq <= 10").await;
     for path in [format!("/ws/sessions/{id}"), "/ws/events".to_owned()] {
         let mut stream = hub.events(format!("{path}?after=0"), &hub.admin_token()).open().await;
-        assert_eq!(stream.next().await, Received::Control(StreamControl::Open { after: 0 }));
+        assert_eq!(stream.next().await, ReceivedMessage::Control(StreamControl::Open { after: 0 }));
         assert_eq!(stream.next().await, pruned(0, 10), "{path}");
-        assert_eq!(stream.next().await, Received::Control(StreamControl::Live { after: 10 }));
+        assert_eq!(stream.next().await, ReceivedMessage::Control(StreamControl::Live { after: 10 }));
     }
 }
 

@@ -2,11 +2,11 @@
 
 mod calls;
 mod context;
-mod end;
 mod hostile;
 mod links;
 mod narrowing;
 mod real;
+mod scripted_node;
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use plexus_kit::Config;
 use plexus_testkit::{TestHub, eventually};
 use serde_json::Value;
 
-use end::Enrolled;
+use scripted_node::EnrolledNode;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(10);
@@ -29,7 +29,7 @@ async fn quick_hub() -> TestHub {
 }
 
 /// The hub's view of a node, once the condition holds.
-async fn until(hub: &TestHub, node: &Enrolled, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
+async fn until(hub: &TestHub, node: &EnrolledNode, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
     eventually(&format!("the node is {what}"), async || {
         let shown = hub.api(&format!("/api/v1/nodes/{}", node.id)).await;
         if condition(&shown) { Ok(shown) } else { Err(shown) }
@@ -37,6 +37,6 @@ async fn until(hub: &TestHub, node: &Enrolled, what: &str, condition: impl Fn(&V
     .await
 }
 
-async fn until_state(hub: &TestHub, node: &Enrolled, state: &str) -> Value {
+async fn until_state(hub: &TestHub, node: &EnrolledNode, state: &str) -> Value {
     until(hub, node, state, |node| node["state"] == state).await
 }

@@ -3,7 +3,7 @@
 use plexus_testkit::TestHub;
 use serde_json::{Value, json};
 
-fn letter(key: &str) -> Value {
+fn dead_letter(key: &str) -> Value {
     json!({
         "key": key,
         "tool": "todo",
@@ -13,7 +13,7 @@ fn letter(key: &str) -> Value {
     })
 }
 
-async fn tell(hub: &TestHub, token: &str, body: &Value) -> (u16, Value) {
+async fn report(hub: &TestHub, token: &str, body: &Value) -> (u16, Value) {
     let request = hub.http().post(hub.url("/api/v1/outbox/letters")).bearer_auth(token).json(body);
     let answer = request.send().await.unwrap();
     (answer.status().as_u16(), answer.json().await.unwrap())
@@ -40,20 +40,20 @@ async fn dead_letter_is_added_once_to_its_clients_session() {
         let info = caller.modern("tools/call", call).await.result();
         assert_eq!(info["structuredContent"]["key"], key, "{info}");
 
-        let mut body = json!({ "client": client, "letters": [letter("k1"), letter("k 2 \u{e9}")] });
+        let mut body = json!({ "client": client, "letters": [dead_letter("k1"), dead_letter("k 2 \u{e9}")] });
         if let Some(session) = session {
             body["session"] = json!(session);
         }
         let before = if session.is_none() { 0 } else { 2 };
-        let (status, told) = tell(&hub, &token, &body).await;
-        assert_eq!((status, &told["added"]), (200, &json!(before)), "{told}");
-        assert_eq!(told["session_id"], info["structuredContent"]["session_id"], "{client} {session:?}");
-        body["letters"].as_array_mut().unwrap().push(letter("k3"));
+        let (status, reported) = report(&hub, &token, &body).await;
+        assert_eq!((status, &reported["added"]), (200, &json!(before)), "{reported}");
+        assert_eq!(reported["session_id"], info["structuredContent"]["session_id"], "{client} {session:?}");
+        body["letters"].as_array_mut().unwrap().push(dead_letter("k3"));
         let added = if session.is_none() { 0 } else { 1 };
-        assert_eq!(tell(&hub, &token, &body).await.1["added"], added, "each of them once");
+        assert_eq!(report(&hub, &token, &body).await.1["added"], added, "each of them once");
 
         let path =
-            format!("/api/v1/sessions/{}/events?kind=notification", told["session_id"].as_str().unwrap());
+            format!("/api/v1/sessions/{}/events?kind=notification", reported["session_id"].as_str().unwrap());
         let events = hub.api(&path).await;
         assert_eq!(events["items"].as_array().unwrap().len(), 3, "{events}");
         let first = &events["items"][0]["payload"];
@@ -71,16 +71,16 @@ async fn reported_letters_are_bounded() {
     let token = hub.token("agent", &["call:*"]).await.token;
     let of = |letters: Vec<Value>| json!({ "client": "c", "letters": letters });
     let with = |field: &str, value: Value| {
-        let mut letter = letter("k");
-        letter[field] = value;
-        of(vec![letter])
+        let mut dead_letter = dead_letter("k");
+        dead_letter[field] = value;
+        of(vec![dead_letter])
     };
     for body in [
-        json!({ "client": "", "letters": [letter("k")] }),
-        json!({ "client": "x".repeat(257), "letters": [letter("k")] }),
-        json!({ "client": "c", "session": "x".repeat(257), "letters": [letter("k")] }),
+        json!({ "client": "", "letters": [dead_letter("k")] }),
+        json!({ "client": "x".repeat(257), "letters": [dead_letter("k")] }),
+        json!({ "client": "c", "session": "x".repeat(257), "letters": [dead_letter("k")] }),
         of(vec![]),
-        of((0..101).map(|n| letter(&n.to_string())).collect()),
+        of((0..101).map(|n| dead_letter(&n.to_string())).collect()),
         with("key", json!("")),
         with("key", json!("x".repeat(256))),
         with("tool", json!("")),
@@ -89,7 +89,7 @@ async fn reported_letters_are_bounded() {
         with("attempts", json!(-1)),
         of(vec![json!(["k", "todo", "", "2026-11-18T06:00:00Z", 1])]),
     ] {
-        let (status, refused) = tell(&hub, &token, &body).await;
+        let (status, refused) = report(&hub, &token, &body).await;
         assert_eq!((status, &refused["code"]), (400, &json!("invalid_request")), "{body}: {refused}");
     }
 }

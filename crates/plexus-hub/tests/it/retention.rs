@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plexus_kit::config::Retention;
 use plexus_proto::StreamControl;
-use plexus_testkit::{Received, TestHub};
+use plexus_testkit::{ReceivedMessage, TestHub};
 
 use crate::agent::Agent;
 
@@ -49,7 +49,7 @@ async fn old_entries_are_deleted_and_the_rest_stays_intact() {
     assert_eq!(agent.call("one").await, id);
     assert_eq!(hub.api("/api/v1/audit/verify").await["ok"], true);
     let mut stream = hub.events(format!("/ws/sessions/{id}?after=0"), &hub.admin_token()).open().await;
-    assert_eq!(stream.next().await, Received::Control(StreamControl::Open { after: 0 }));
-    assert!(matches!(stream.next().await, Received::Control(StreamControl::Pruned { .. })));
+    assert_eq!(stream.next().await, ReceivedMessage::Control(StreamControl::Open { after: 0 }));
+    assert!(matches!(stream.next().await, ReceivedMessage::Control(StreamControl::Pruned { .. })));
     assert_eq!((stream.event().await.seq, stream.event().await.seq), (5, 6));
 }

@@ -141,12 +141,12 @@ async fn process_is_started_shown_with_its_log_and_stopped() {
         assert_eq!(answer.refused(400), "invalid_request", "{limit}");
     }
     send(admin.request(Method::DELETE, "/upstreams/local")).await.ok();
-    let gone = tokio::time::timeout(PATIENCE, async {
+    let process_ended = tokio::time::timeout(PATIENCE, async {
         while Path::new(&format!("/proc/{pid}")).exists() {
             tokio::time::sleep(POLL).await;
         }
     });
-    assert!(gone.await.is_ok(), "process {pid} outlived its server");
+    assert!(process_ended.await.is_ok(), "process {pid} outlived its server");
 }
 
 #[tokio::test]
@@ -242,10 +242,14 @@ async fn servers_are_visible_with_their_tools() {
     });
     let failed = failed.await.expect("what it wrote, for an admin, in time");
     let seen = user.get("/upstreams/mine").await.ok();
-    let (whole, told) = (&failed["last_error"]["message"], seen["last_error"]["message"].as_str().unwrap());
+    let (whole, document) =
+        (&failed["last_error"]["message"], seen["last_error"]["message"].as_str().unwrap());
     let whole = whole.as_str().unwrap();
     assert!(whole.contains("; the last line of its standard error: "), "{failed}");
-    assert!(whole.starts_with(told) && !told.is_empty() && !told.contains("standard error"), "{seen}");
+    assert!(
+        whole.starts_with(document) && !document.is_empty() && !document.contains("standard error"),
+        "{seen}"
+    );
     assert_eq!(seen["last_error"]["stderr"], json!([]), "{seen}");
 }
 
@@ -286,8 +290,8 @@ async fn credentials_of_a_server_are_masked() {
     let warned = added["warnings"].to_string();
     assert!(warned.contains("${env:"), "{added}");
     for path in ["/upstreams/secretive", "/upstreams", "/audit?limit=10"] {
-        let told = admin.get(path).await.ok().to_string();
-        assert!(!told.contains(&secret), "{path}: {told}");
+        let document = admin.get(path).await.ok().to_string();
+        assert!(!document.contains(&secret), "{path}: {document}");
     }
     let shown = admin.get("/upstreams/secretive").await.ok();
     assert!(shown["document"]["headers"]["Authorization"].is_string(), "{shown}");

@@ -36,33 +36,39 @@ pub(super) fn read(path: &Path, environment: &Environment, problems: &mut Vec<Pr
             return Layer::default();
         }
     };
-    let mut reading =
-        Reading { path, text: &text, environment, problems, broken: HashSet::new(), layer: Layer::default() };
+    let mut parser = FileParser {
+        path,
+        text: &text,
+        environment,
+        problems,
+        broken_lines: HashSet::new(),
+        layer: Layer::default(),
+    };
     let (table, errors) = DeTable::parse_recoverable(&text);
     for error in errors {
-        let line = reading.line(error.span().map_or(0, |span| span.start));
+        let line = parser.line(error.span().map_or(0, |span| span.start));
         // Report one error per line: the first that the parser found.
-        if reading.broken.insert(line) {
+        if parser.broken_lines.insert(line) {
             let written = text.lines().nth(line - 1).unwrap_or_default();
-            let message = unquoted(written).unwrap_or_else(|| error.message().trim().to_owned());
-            reading.problems.push(Problem::Syntax { path: path.to_owned(), line, message });
+            let message = missing_quotes(written).unwrap_or_else(|| error.message().trim().to_owned());
+            parser.problems.push(Problem::Syntax { path: path.to_owned(), line, message });
         }
     }
-    reading.table("", table.get_ref());
-    reading.layer
+    parser.table("", table.get_ref());
+    parser.layer
 }
 
-struct Reading<'a> {
+struct FileParser<'a> {
     path: &'a Path,
     text: &'a str,
     environment: &'a Environment,
     problems: &'a mut Vec<Problem>,
     /// Lines with syntax errors; recovered values on them are meaningless.
-    broken: HashSet<usize>,
+    broken_lines: HashSet<usize>,
     layer: Layer,
 }
 
-impl Reading<'_> {
+impl FileParser<'_> {
     fn table(&mut self, prefix: &str, table: &DeTable<'_>) {
         for (name, value) in table {
             let key = match prefix {
@@ -70,7 +76,7 @@ impl Reading<'_> {
                 prefix => format!("{prefix}.{}", name.get_ref()),
             };
             let line = self.line(name.span().start);
-            if self.broken.contains(&line) {
+            if self.broken_lines.contains(&line) {
                 continue;
             }
             if let Some(setting) = SETTINGS.iter().find(|setting| setting.key == key) {
@@ -96,7 +102,7 @@ impl Reading<'_> {
                 setting.key, setting.variable
             ));
         }
-        match read.map(|read| self.resolved(read)) {
+        match read.map(|read| self.resolve_references(read)) {
             Some(Ok(read)) => self.layer.values.push((setting.key, read, origin)),
             Some(Err(message)) => {
                 self.problems.push(Problem::Reference { origin, key: setting.key, message });
@@ -109,7 +115,7 @@ impl Reading<'_> {
     }
 
     /// Resolves references in a secret: `${env:NAME}` reads a variable, `${file:PATH}` a file.
-    fn resolved(&self, value: Value) -> Result<Value, String> {
+    fn resolve_references(&self, value: Value) -> Result<Value, String> {
         let Some(secret) = value.secret() else { return Ok(value) };
         let resolver = Resolver::new(self.environment, "");
         let resolved = resolver.resolve(secret.expose_secret()).map_err(|error| error.to_string())?;
@@ -123,14 +129,14 @@ impl Reading<'_> {
 }
 
 /// The error for a line whose value only lacks quotes. Omits the value, which may be secret.
-fn unquoted(line: &str) -> Option<String> {
+fn missing_quotes(line: &str) -> Option<String> {
     let (key, value) = line.split_once('=')?;
     let (key, value) = (key.trim(), value.trim());
     let is_text = |setting: &Setting| matches!(setting.kind, Kind::Text | Kind::Secret);
-    let is_meant = |setting: &&Setting| setting.key.rsplit('.').next() == key.rsplit('.').next();
+    let has_same_name = |setting: &&Setting| setting.key.rsplit('.').next() == key.rsplit('.').next();
     let quoted = value.starts_with(['"', '\'']);
-    let wants = !value.is_empty() && !quoted && SETTINGS.iter().filter(is_meant).any(is_text);
-    wants.then(|| format!("text needs quotes: {key} = \"…\""))
+    let needs_quotes = !value.is_empty() && !quoted && SETTINGS.iter().filter(has_same_name).any(is_text);
+    needs_quotes.then(|| format!("text needs quotes: {key} = \"…\""))
 }
 
 fn is_section(key: &str) -> bool {
@@ -141,11 +147,11 @@ fn is_section(key: &str) -> bool {
 fn similar_key(key: &str) -> Option<&'static str> {
     let name = |key: &'static str| key.rsplit('.').next().unwrap_or(key);
     let last = key.rsplit('.').next().unwrap_or(key);
-    let moved = SETTINGS.iter().map(|setting| setting.key).find(|known| name(known) == last);
+    let same_name = SETTINGS.iter().map(|setting| setting.key).find(|known| name(known) == last);
     let known = || SETTINGS.iter().flat_map(|setting| [setting.key, setting.section()]);
-    moved.or_else(|| nearest(key, known().filter(|known| !known.is_empty()))).or_else(|| {
+    same_name.or_else(|| nearest(key, known().filter(|known| !known.is_empty()))).or_else(|| {
         // Misspelt, and in no section or the wrong one.
-        let alike = nearest(last, SETTINGS.iter().map(|setting| name(setting.key)))?;
-        SETTINGS.iter().map(|setting| setting.key).find(|known| name(known) == alike)
+        let similar_name = nearest(last, SETTINGS.iter().map(|setting| name(setting.key)))?;
+        SETTINGS.iter().map(|setting| setting.key).find(|known| name(known) == similar_name)
     })
 }

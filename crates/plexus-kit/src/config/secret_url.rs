@@ -1,47 +1,47 @@
 //! Redaction of URLs that may contain a password.
 
-const HIDDEN: &str = "***";
+const REDACTED: &str = "***";
 
 /// The URL with its password and secret parameters redacted.
 pub(crate) fn redacted(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         // A file, or not a URL, in which case any part may be secret.
-        let known = url.is_empty() || url.starts_with("sqlite:");
-        return if known { url } else { HIDDEN }.to_owned();
+        let is_public = url.is_empty() || url.starts_with("sqlite:");
+        return if is_public { url } else { REDACTED }.to_owned();
     };
     if scheme.starts_with("http") {
         return redacted_http(scheme, rest);
     }
     let (login, rest) = match login(rest) {
-        Some((user, _, rest)) => (format!("{user}:{HIDDEN}@"), rest),
+        Some((user, _, rest)) => (format!("{user}:{REDACTED}@"), rest),
         None => (String::new(), rest),
     };
-    let Some((place, query)) = rest.split_once('?') else { return format!("{scheme}://{login}{rest}") };
+    let Some((location, query)) = rest.split_once('?') else { return format!("{scheme}://{login}{rest}") };
     let parameters = query.split('&').map(|parameter| match parameter.split_once('=') {
-        Some((name, _)) if names_a_secret(name) => format!("{name}={HIDDEN}"),
+        Some((name, _)) if is_secret_parameter(name) => format!("{name}={REDACTED}"),
         _ => parameter.to_owned(),
     });
-    format!("{scheme}://{login}{place}?{}", parameters.collect::<Vec<_>>().join("&"))
+    format!("{scheme}://{login}{location}?{}", parameters.collect::<Vec<_>>().join("&"))
 }
 
 /// Keeps only the location of a web address: the user name alone may be a token, and so may any parameter.
 fn redacted_http(scheme: &str, rest: &str) -> String {
-    let (login, place) = match rest.rsplit_once('@') {
-        Some((_, place)) => (format!("{HIDDEN}@"), place),
+    let (login, location) = match rest.rsplit_once('@') {
+        Some((_, location)) => (format!("{REDACTED}@"), location),
         None => (String::new(), rest),
     };
-    match place.split_once(['?', '#']) {
-        Some((place, _)) => format!("{scheme}://{login}{place}?{HIDDEN}"),
-        None => format!("{scheme}://{login}{place}"),
+    match location.split_once(['?', '#']) {
+        Some((location, _)) => format!("{scheme}://{login}{location}?{REDACTED}"),
+        None => format!("{scheme}://{login}{location}"),
     }
 }
 
 /// Whether the URL contains a password, or is entirely secret.
 pub(super) fn has_password(url: &str) -> bool {
-    let Some((_, rest)) = url.split_once("://") else { return redacted(url) == HIDDEN };
+    let Some((_, rest)) = url.split_once("://") else { return redacted(url) == REDACTED };
     let (_, query) = rest.split_once('?').unwrap_or_default();
     let in_query = query.split('&').any(|parameter| {
-        parameter.split_once('=').is_some_and(|(name, value)| names_a_secret(name) && !value.is_empty())
+        parameter.split_once('=').is_some_and(|(name, value)| is_secret_parameter(name) && !value.is_empty())
     });
     let is_token = url.starts_with("http") && rest.contains('@');
     in_query || is_token || login(rest).is_some_and(|(_, password, _)| !password.is_empty())
@@ -54,7 +54,7 @@ fn login(rest: &str) -> Option<(&str, &str, &str)> {
     Some((user, password, host))
 }
 
-fn names_a_secret(name: &str) -> bool {
+fn is_secret_parameter(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["pass", "secret", "token", "key"].iter().any(|word| name.contains(word))
 }

@@ -6,7 +6,7 @@ use super::{Config, Origin, Setting, Value};
 
 /// An effective setting.
 #[derive(Debug, Clone)]
-pub struct Effective {
+pub struct EffectiveSetting {
     pub setting: &'static Setting,
     pub value: Value,
     pub origin: Origin,
@@ -15,21 +15,21 @@ pub struct Effective {
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     /// One entry per [`super::SETTINGS`] element, in the same order.
-    all: Vec<Effective>,
+    all: Vec<EffectiveSetting>,
     warnings: Vec<String>,
 }
 
 impl Settings {
-    pub(super) fn new(all: Vec<Effective>, warnings: Vec<String>) -> Self {
+    pub(super) fn new(all: Vec<EffectiveSetting>, warnings: Vec<String>) -> Self {
         Self { all, warnings }
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Effective> {
+    pub fn iter(&self) -> impl Iterator<Item = &EffectiveSetting> {
         self.all.iter()
     }
 
     #[must_use]
-    pub fn get(&self, key: &str) -> Option<&Effective> {
+    pub fn get(&self, key: &str) -> Option<&EffectiveSetting> {
         self.all.iter().find(|effective| effective.setting.key == key)
     }
 
@@ -40,14 +40,14 @@ impl Settings {
         }
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Effective> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut EffectiveSetting> {
         self.all.iter_mut()
     }
 
     /// The effective settings for display, with secrets redacted.
     #[must_use]
     pub fn report(&self) -> Vec<ConfigSetting> {
-        let report = |effective: &Effective| ConfigSetting {
+        let report = |effective: &EffectiveSetting| ConfigSetting {
             key: effective.setting.key.to_owned(),
             value: effective.value.to_json(),
             origin: effective.origin.to_string(),

@@ -37,7 +37,7 @@ impl Guardian {
     }
 
     /// Dismisses the guardian, and returns once it is gone.
-    pub async fn call_off(mut self) {
+    pub async fn dismiss(mut self) {
         // Fails if it has already exited.
         let _ = self.0.kill().await;
     }
@@ -68,7 +68,7 @@ mod tests {
     #[tokio::test]
     async fn dismissed_guardian_does_nothing() {
         let mut sleeper = sleeper();
-        Guardian::of(sleeper.id().unwrap()).unwrap().call_off().await;
+        Guardian::of(sleeper.id().unwrap()).unwrap().dismiss().await;
         assert!(sleeper.try_wait().unwrap().is_none(), "was killed");
     }
 }

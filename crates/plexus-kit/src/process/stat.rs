@@ -19,7 +19,7 @@ pub struct Stat {
     pub waited_ticks: u64,
     pub threads: u64,
     /// In ticks since the machine was started.
-    pub born: u64,
+    pub start_ticks: u64,
     /// Pages that it has in memory, shared ones included.
     pub resident: u64,
 }
@@ -31,7 +31,7 @@ impl Stat {
         let (before, after) = text.rsplit_once(')')?;
         let pid = before.split(' ').next()?.parse().ok()?;
         let fields: Vec<&str> = after.split_ascii_whitespace().collect();
-        let number = |place: usize| fields.get(place).and_then(|field| field.parse::<u64>().ok());
+        let number = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());
         Some(Self {
             pid,
             dead: matches!(*fields.first()?, "Z" | "X"),
@@ -42,7 +42,7 @@ impl Stat {
             ticks: number(11)? + number(12)?,
             waited_ticks: number(13)? + number(14)?,
             threads: number(17)?,
-            born: number(19)?,
+            start_ticks: number(19)?,
             resident: number(21).unwrap_or(0),
         })
     }
@@ -79,7 +79,7 @@ mod tests {
             ticks: 11,
             waited_ticks: 78,
             threads: 9,
-            born: 4242,
+            start_ticks: 4242,
             resident: 77,
         };
         assert_eq!(stat, expected);

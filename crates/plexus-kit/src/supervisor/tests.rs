@@ -46,12 +46,12 @@ async fn restarting_task_runs_again_after_it_ends() {
 #[tokio::test(start_paused = true)]
 async fn abandoned_work_continues_as_a_task() {
     let supervisor = Supervisor::new();
-    assert_eq!(supervisor.see_through(Stage::Work, "waited for", async { 7 }).await, 7);
+    assert_eq!(supervisor.run_to_completion(Stage::Work, "waited for", async { 7 }).await, 7);
     assert_eq!(supervisor.count(Stage::Work), 0);
 
     let (go_on, told) = tokio::sync::oneshot::channel::<()>();
     let (done, mut seen) = tokio::sync::mpsc::channel(1);
-    let work = supervisor.see_through(Stage::Work, "left alone", async move {
+    let work = supervisor.run_to_completion(Stage::Work, "left alone", async move {
         told.await.unwrap();
         done.send("to its end").await.unwrap();
     });
@@ -67,7 +67,8 @@ async fn abandoned_work_continues_as_a_task() {
 fn runtime_shutdown_does_not_wait_for_abandoned_work() {
     let supervisor = Supervisor::new();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let work = supervisor.see_through(Stage::Work, "left with the runtime", std::future::pending::<()>());
+    let work =
+        supervisor.run_to_completion(Stage::Work, "left with the runtime", std::future::pending::<()>());
     let waiting = supervisor.clone();
     runtime.block_on(async {
         waiting.spawn(Stage::Intake, "holder", work);

@@ -152,5 +152,5 @@ pub(super) fn signal(process: &Stat, signal: Signal) {
 }
 
 fn same(now: &Stat, then: &Stat) -> bool {
-    now.pid == then.pid && now.born == then.born
+    now.pid == then.pid && now.start_ticks == then.start_ticks
 }

@@ -65,7 +65,7 @@ impl<'l> Usage<'l> {
     }
 
     fn count_ticks(&mut self, everybody: &[Stat]) {
-        let now: HashMap<_, _> = everybody.iter().map(|it| ((it.pid, it.born), it.ticks)).collect();
+        let now: HashMap<_, _> = everybody.iter().map(|it| ((it.pid, it.start_ticks), it.ticks)).collect();
         let ended_ticks = self.running.iter().filter(|(process, _)| !now.contains_key(process));
         self.ended_ticks += ended_ticks.map(|(_, ticks)| ticks).sum::<u64>();
         // One count includes all reaped processes, the other all observed ones. Programs decide whether their

@@ -7,7 +7,7 @@ use std::fmt;
 use http::HeaderMap;
 use plexus_auth::Principal;
 use plexus_kit::TraceContext;
-use plexus_kit::trace::Incoming;
+use plexus_kit::trace::ReceivedContexts;
 use plexus_proto::Timestamp;
 use plexus_tools::{
     Call, CallError, CallKind, CallReply, ForeignOutput, LogLine, Progress, RawJson, SessionKey, ToolOutput,
@@ -142,7 +142,7 @@ pub(super) fn build(
         }
     };
     let occurred_at = occurred_at(meta)?;
-    let trace = Incoming {
+    let trace = ReceivedContexts {
         call: TraceContext::extract(|name| meta.get(name).and_then(Value::as_str)),
         request: TraceContext::extract(|name| headers.get(name).and_then(|value| value.to_str().ok())),
     };

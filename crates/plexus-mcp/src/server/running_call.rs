@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use plexus_auth::Principal;
-use plexus_kit::SeeThrough;
+use plexus_kit::RunToCompletion;
 use plexus_proto::CallId;
 use plexus_tools::{
     Answers, Ask, AskError, Call, CallReply, Capabilities, Dispatcher, LogLevel, LogLine, LogSink,
@@ -54,7 +54,7 @@ pub(super) struct RunningCall {
     call_id: CallId,
     /// Stops the work; the call then ends as cancelled.
     pub(super) cancel: CancellationToken,
-    reply: SeeThrough<CallReply>,
+    reply: RunToCompletion<CallReply>,
     events: Option<mpsc::Receiver<CallEvent>>,
     /// An event that was put back.
     put_back: Option<CallEvent>,

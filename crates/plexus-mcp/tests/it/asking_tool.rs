@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use plexus_proto::ErrorCode;
-use plexus_testkit::asked::all;
+use plexus_testkit::interactive_client::all_capabilities;
 use plexus_testkit::{McpClient, TestHub};
 use plexus_tools::{
     Access, Answer, AskError, CallError, Inquiry, LogLevel, LogLine, Outcome, Placement, Question, RawJson,
@@ -173,6 +173,6 @@ pub(crate) fn roots(key: &str) -> Value {
 pub(crate) async fn stateless(client: &McpClient, params: Value) -> plexus_testkit::Answer {
     let mut params = params;
     params["name"] = NAME.into();
-    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = all();
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = all_capabilities();
     client.modern("tools/call", params).await
 }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use plexus_testkit::conformance::{self, Report, Suite};
-use plexus_testkit::{Link, TestHub, TestProxy};
+use plexus_testkit::{FaultyLink, TestHub, TestProxy};
 use serde::Deserialize;
 
 /// The expected results of a suite.
@@ -61,7 +61,7 @@ impl Expected {
 async fn run(suite: Suite, revision: &str, among: &[&str]) {
     let hub = TestHub::start().await;
     let token = hub.token("conformance", &["call:*"]).await.token;
-    let link = Link::with_token(hub.address(), &token).await;
+    let link = FaultyLink::with_token(hub.address(), &token).await;
     check(&link, suite, revision, among).await;
 }
 
@@ -70,11 +70,11 @@ async fn run_through_proxy(suite: Suite, revision: &str, among: &[&str]) {
     let hub = TestHub::start().await;
     let token = hub.token("conformance", &["call:*"]).await.token;
     let proxy = TestProxy::start(&hub.url(""), &token).await;
-    let link = Link::with_token(proxy.address(), proxy.secret()).await;
+    let link = FaultyLink::with_token(proxy.address(), proxy.secret()).await;
     check(&link, suite, revision, among).await;
 }
 
-async fn check(link: &Link, suite: Suite, revision: &str, among: &[&str]) {
+async fn check(link: &FaultyLink, suite: Suite, revision: &str, among: &[&str]) {
     let Some(report) = conformance::run(suite, &link.url("/mcp"), revision).await else {
         return;
     };

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use plexus_testkit::asked::{NEW, OLD, willing};
-use plexus_testkit::{Speaks, TestHub};
+use plexus_testkit::interactive_client::{REVISION_2025_06, REVISION_2025_11, consenting_client};
+use plexus_testkit::{ClientRevision, TestHub};
 use serde_json::{Value, json};
 
 use crate::asking_tool::{NAME, add_asking_tool};
@@ -22,10 +22,10 @@ fn levels(messages: &[Value]) -> Vec<&str> {
 #[tokio::test]
 async fn requested_log_lines_come_before_the_result() {
     let (hub, token) = hub().await;
-    for speaks in [OLD, NEW, Speaks::Stateless] {
-        let client = willing(&hub, &token, speaks).await.reading_log("notice").await;
+    for speaks in [REVISION_2025_06, REVISION_2025_11, ClientRevision::Stateless] {
+        let client = consenting_client(&hub, &token, speaks).await.with_log_level("notice").await;
         client.tool_text(NAME, json!({ "log": ["debug", "notice", "info", "error"] })).await;
-        let messages = client.heard();
+        let messages = client.received();
         assert_eq!(levels(&messages), ["notice", "error"], "{speaks:?}");
         assert_eq!(messages[0]["method"], "notifications/message");
         assert_eq!(messages[0]["params"]["logger"], "asking");
@@ -35,10 +35,10 @@ async fn requested_log_lines_come_before_the_result() {
 #[tokio::test]
 async fn no_log_lines_without_a_level() {
     let (hub, token) = hub().await;
-    for speaks in [OLD, NEW, Speaks::Stateless] {
-        let client = willing(&hub, &token, speaks).await;
+    for speaks in [REVISION_2025_06, REVISION_2025_11, ClientRevision::Stateless] {
+        let client = consenting_client(&hub, &token, speaks).await;
         client.tool_text(NAME, json!({ "log": ["emergency"] })).await;
-        assert!(client.heard().is_empty(), "{speaks:?}");
+        assert!(client.received().is_empty(), "{speaks:?}");
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plexus_testkit::asked::accepted;
+use plexus_testkit::interactive_client::accepted_form;
 use plexus_testkit::{McpClient, TestHub};
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ async fn park(client: &McpClient) -> (Value, Value) {
 }
 
 fn retry(state: &Value) -> Value {
-    let responses = json!({ "a": accepted("Ann") });
+    let responses = json!({ "a": accepted_form("Ann") });
     json!({ "arguments": arguments(), "requestState": state, "inputResponses": responses })
 }
 
@@ -101,7 +101,8 @@ async fn changed_or_foreign_state_is_refused() {
     let mut through = retry(&state);
     through["arguments"] = json!({ "name": NAME, "arguments": arguments() });
     through["name"] = json!("tool_call");
-    through["_meta"]["io.modelcontextprotocol/clientCapabilities"] = plexus_testkit::asked::all();
+    through["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
+        plexus_testkit::interactive_client::all_capabilities();
     assert_eq!(client.modern("tools/call", through).await.error(), (200, -32602));
     for malformed in [json!(7), json!({}), json!(true)] {
         assert_eq!(refused(&client, retry(&malformed)).await, "");
@@ -120,9 +121,11 @@ async fn unanswered_questions_are_repeated_and_unknown_answers_ignored() {
     assert_eq!(parked["inputRequests"].as_object().unwrap().len(), 2);
     let mut states = vec![parked["requestState"].clone()];
     let wrong = json!({ "a": { "action": "perhaps" }, "r": 7, "x": { "action": "accept" } });
-    for (responses, remaining) in
-        [(json!({}), vec!["a", "r"]), (wrong, vec!["a", "r"]), (json!({ "a": accepted("Ann") }), vec!["r"])]
-    {
+    for (responses, remaining) in [
+        (json!({}), vec!["a", "r"]),
+        (wrong, vec!["a", "r"]),
+        (json!({ "a": accepted_form("Ann") }), vec!["r"]),
+    ] {
         let params = json!({ "arguments": both, "requestState": states.last(), "inputResponses": responses });
         let again = stateless(&client, params).await.result();
         assert_eq!(again["resultType"], "input_required");
@@ -154,7 +157,7 @@ async fn each_round_of_questions_has_a_new_state() {
     let Scene { hub: _hub, client, runs } = scene().await;
     let arguments = json!({ "rounds": [[form("a")], [form("a")]] });
     let first = stateless(&client, json!({ "arguments": arguments })).await.result();
-    let responses = json!({ "a": accepted("Ann") });
+    let responses = json!({ "a": accepted_form("Ann") });
     let mut params =
         json!({ "arguments": arguments, "requestState": first["requestState"], "inputResponses": responses });
     let second = stateless(&client, params.clone()).await.result();
@@ -239,7 +242,7 @@ async fn closing_a_resumed_request_cancels_the_call() {
     let Scene { hub, client, runs } = scene().await;
     let arguments = json!({ "rounds": [[form("a")]], "work_ms": 60_000 });
     let parked = stateless(&client, json!({ "arguments": arguments })).await.result();
-    let responses = json!({ "a": accepted("Ann") });
+    let responses = json!({ "a": accepted_form("Ann") });
     let params = json!({ "arguments": arguments, "requestState": parked["requestState"], "inputResponses": responses });
     let working = tokio::time::timeout(Duration::from_millis(500), stateless(&client, params));
     assert!(working.await.is_err(), "the call works for a minute");
@@ -272,7 +275,7 @@ async fn question_is_the_last_event_of_a_stream() {
     let Scene { hub: _hub, client, .. } = scene().await;
     let meta = json!({
         "progressToken": "p",
-        "io.modelcontextprotocol/clientCapabilities": plexus_testkit::asked::all(),
+        "io.modelcontextprotocol/clientCapabilities": plexus_testkit::interactive_client::all_capabilities(),
     });
     let params = json!({ "name": NAME, "arguments": arguments(), "_meta": meta });
     let (streaming, body) = client.modern_request(1, "tools/call", params);
@@ -281,7 +284,8 @@ async fn question_is_the_last_event_of_a_stream() {
     assert_eq!(messages[0]["result"]["resultType"], "input_required");
     let mut params = retry(&messages[0]["result"]["requestState"]);
     params["_meta"]["progressToken"] = json!("q");
-    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = plexus_testkit::asked::all();
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
+        plexus_testkit::interactive_client::all_capabilities();
     params["name"] = NAME.into();
     let (streaming, body) = client.modern_request(2, "tools/call", params);
     let messages = streaming.post_stream(&body).await.to_end().await;
@@ -297,7 +301,7 @@ async fn capabilities_of_the_latest_request_apply() {
         "name": NAME,
         "arguments": arguments,
         "requestState": parked["requestState"],
-        "inputResponses": { "a": accepted("Ann") },
+        "inputResponses": { "a": accepted_form("Ann") },
         "_meta": { "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} } },
     });
     let answer = client.modern("tools/call", params).await;

@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-use plexus_testkit::asked::{NEW, OLD, accepted, all, willing};
-use plexus_testkit::{AskedClient, McpClient, Reply, Speaks, SseEvent, SseStream, TestHub};
+use plexus_testkit::interactive_client::{
+    REVISION_2025_06, REVISION_2025_11, accepted_form, all_capabilities, consenting_client,
+};
+use plexus_testkit::{
+    ClientRevision, InteractiveClient, McpClient, QuestionReply, SseEvent, SseStream, TestHub,
+};
 use serde_json::{Value, json};
 
 use crate::asking_tool::{NAME, add_asking_tool, form, roots};
@@ -43,14 +47,14 @@ async fn questions_reach_the_client_and_answers_the_tool() {
         "key": "p", "method": "elicitation/create",
         "params": { "mode": "url", "message": "Go", "url": "https://example.com/" },
     });
-    for speaks in [NEW, Speaks::Stateless] {
-        let client = willing(&hub, &token, speaks).await;
+    for speaks in [REVISION_2025_11, ClientRevision::Stateless] {
+        let client = consenting_client(&hub, &token, speaks).await;
         let rounds = json!([[form("a"), roots("r")], [&model], [&page]]);
         let answers = client.tool_text(NAME, json!({ "rounds": rounds })).await;
         let answers: Value = serde_json::from_str(&answers).unwrap();
         assert_eq!(
             answers[0],
-            json!({ "a": accepted("Ann"), "r": { "roots": [{ "uri": "file:///work" }] } })
+            json!({ "a": accepted_form("Ann"), "r": { "roots": [{ "uri": "file:///work" }] } })
         );
         assert_eq!(answers[1]["m"]["content"]["text"], "Paris", "{speaks:?}");
         assert_eq!(answers[2]["p"], json!({ "action": "accept" }), "{speaks:?}");
@@ -61,10 +65,10 @@ async fn questions_reach_the_client_and_answers_the_tool() {
 async fn forms_are_sent_only_in_revisions_with_forms() {
     let (hub, token) = hub().await;
     for (version, asked) in [("2025-11-25", true), ("2025-06-18", true), ("2025-03-26", false)] {
-        let client = willing(&hub, &token, Speaks::Session(version)).await;
+        let client = consenting_client(&hub, &token, ClientRevision::Session(version)).await;
         let result = client.tool(NAME, json!({ "rounds": [[form("a")]] })).await.unwrap();
         assert_eq!(result["isError"], json!(!asked), "{version}: {result}");
-        let messages = client.heard();
+        let messages = client.received();
         assert_eq!(messages.len(), usize::from(asked), "{messages:?}");
         if asked {
             assert_eq!(messages[0]["params"].get("mode").is_some(), version == "2025-11-25", "{messages:?}");
@@ -77,22 +81,22 @@ async fn undeclared_capability_is_not_used() {
     let (hub, token) = hub().await;
     let rounds = json!({ "rounds": [[form("a"), roots("r")]] });
     let only_roots = json!({ "roots": {} });
-    let new = AskedClient::connect(&hub, &token, Speaks::Stateless, only_roots.clone()).await;
+    let new = InteractiveClient::connect(&hub, &token, ClientRevision::Stateless, only_roots.clone()).await;
     let error = new.tool(NAME, rounds.clone()).await.unwrap_err();
     assert_eq!((error.status, error.code), (400, -32021), "{error:?}");
     assert_eq!(error.data, json!({ "requiredCapabilities": { "elicitation": { "form": {} } } }));
-    let old = AskedClient::connect(&hub, &token, OLD, only_roots).await;
+    let old = InteractiveClient::connect(&hub, &token, REVISION_2025_06, only_roots).await;
     let result = old.tool(NAME, rounds.clone()).await.unwrap();
     assert_eq!(result["isError"], true);
     let text = result["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("cannot be asked: elicitation"), "{text}");
-    assert!(new.heard().is_empty() && old.heard().is_empty());
+    assert!(new.received().is_empty() && old.received().is_empty());
 }
 
 #[tokio::test]
 async fn call_in_batch_cannot_ask() {
     let (hub, token) = hub().await;
-    let client = hub.mcp(&token).initialize_with("2025-03-26", &all()).await.0;
+    let client = hub.mcp(&token).initialize_with("2025-03-26", &all_capabilities()).await.0;
     let call =
         json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asking(json!([[roots("r")]])) });
     let answer = client.post_json(&json!([call])).await.json();
@@ -102,12 +106,12 @@ async fn call_in_batch_cannot_ask() {
 #[tokio::test]
 async fn questions_of_a_round_are_concurrent_and_errors_are_answers() {
     let (hub, token) = hub().await;
-    let client =
-        AskedClient::connect(&hub, &token, NEW, all()).await.answering_at_once(2).answering(|method, _| {
-            match method {
-                "roots/list" => Reply::Error(-1, "no"),
-                _ => Reply::Result(json!({ "action": "decline" })),
-            }
+    let client = InteractiveClient::connect(&hub, &token, REVISION_2025_11, all_capabilities())
+        .await
+        .answer_after_questions(2)
+        .answer_with(|method, _| match method {
+            "roots/list" => QuestionReply::Error(-1, "no"),
+            _ => QuestionReply::Result(json!({ "action": "decline" })),
         });
     let answers = client.tool_text(NAME, json!({ "rounds": [[form("a"), roots("r")]] })).await;
     let answers: Value = serde_json::from_str(&answers).unwrap();
@@ -118,8 +122,8 @@ async fn questions_of_a_round_are_concurrent_and_errors_are_answers() {
 async fn question_is_sent_only_on_the_stream_of_its_call() {
     let (hub, token) = hub().await;
     let other = hub.token("bob", &["call:*"]).await.token;
-    let ann = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
-    let bob = hub.mcp(&other).initialize_with("2025-11-25", &all()).await.0;
+    let ann = hub.mcp(&token).initialize_with("2025-11-25", &all_capabilities()).await.0;
+    let bob = hub.mcp(&other).initialize_with("2025-11-25", &all_capabilities()).await.0;
     let mut other_streams = [ann.get_stream().await, bob.get_stream().await];
     let mut bobs = begin(&bob, 1, asking(json!([[form("of_bob")]]))).await;
     let mut anns = begin(&ann, 1, asking(json!([[form("of_ann")]]))).await;
@@ -130,18 +134,18 @@ async fn question_is_sent_only_on_the_stream_of_its_call() {
         assert_eq!(stream.until_quiet().await, Vec::<Value>::new());
     }
     // An answer counts only in the session that was asked.
-    answer(&bob, &of_ann["id"], accepted("Bob")).await;
-    answer(&bob, &of_bob["id"], accepted("Bob")).await;
+    answer(&bob, &of_ann["id"], accepted_form("Bob")).await;
+    answer(&bob, &of_bob["id"], accepted_form("Bob")).await;
     assert!(bobs.to_end().await[0]["result"]["content"][0]["text"].as_str().unwrap().contains("Bob"));
     assert_eq!(anns.until_quiet().await, Vec::<Value>::new(), "the question is still open");
     // An answer in another owner's session is refused.
     let intruder = hub.mcp(&other).header("mcp-session-id", ann.session_id().unwrap());
-    let forged = json!({ "jsonrpc": "2.0", "id": of_ann["id"], "result": accepted("Bob") });
+    let forged = json!({ "jsonrpc": "2.0", "id": of_ann["id"], "result": accepted_form("Bob") });
     assert_eq!(intruder.post_json(&forged).await.status, 404);
-    answer(&ann, &json!("plexus-99"), accepted("Nobody")).await;
-    answer(&ann, &of_ann["id"], accepted("Ann")).await;
+    answer(&ann, &json!("plexus-99"), accepted_form("Nobody")).await;
+    answer(&ann, &of_ann["id"], accepted_form("Ann")).await;
     // Only the first answer counts.
-    answer(&ann, &of_ann["id"], accepted("Eve")).await;
+    answer(&ann, &of_ann["id"], accepted_form("Eve")).await;
     assert!(anns.to_end().await[0]["result"]["content"][0]["text"].as_str().unwrap().contains("Ann"));
 }
 
@@ -150,7 +154,7 @@ async fn cancelled_call_withdraws_its_question() {
     let hub = TestHub::start().await;
     let runs = add_asking_tool(&hub, LONG);
     let token = hub.token("ann", &["call:*"]).await.token;
-    let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
+    let client = hub.mcp(&token).initialize_with("2025-11-25", &all_capabilities()).await.0;
     let mut stream = begin(&client, 7, asking(json!([[form("a")]]))).await;
     let question = stream.message().await.unwrap();
     let params = json!({ "requestId": 7 });
@@ -170,7 +174,7 @@ async fn unanswered_question_expires() {
     let hub = TestHub::start_answering(|options| options.question_timeout = Duration::from_millis(300)).await;
     add_asking_tool(&hub, LONG);
     let token = hub.token("ann", &["call:*"]).await.token;
-    let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
+    let client = hub.mcp(&token).initialize_with("2025-11-25", &all_capabilities()).await.0;
     let stream = begin(&client, 1, asking(json!([[form("a")]]))).await;
     let messages = stream.to_end().await;
     let methods: Vec<_> = messages.iter().map(|message| message["method"].as_str()).collect();
@@ -184,14 +188,15 @@ async fn call_deadline_pauses_during_a_question() {
     let hub = TestHub::start().await;
     add_asking_tool(&hub, Duration::from_secs(1));
     let token = hub.token("ann", &["call:*"]).await.token;
-    for speaks in [NEW, Speaks::Stateless] {
-        let client = AskedClient::connect(&hub, &token, speaks, all()).await.answering(|_, _| {
-            std::thread::sleep(Duration::from_millis(1_500));
-            Reply::Result(accepted("Ann"))
-        });
+    for speaks in [REVISION_2025_11, ClientRevision::Stateless] {
+        let client =
+            InteractiveClient::connect(&hub, &token, speaks, all_capabilities()).await.answer_with(|_, _| {
+                std::thread::sleep(Duration::from_millis(1_500));
+                QuestionReply::Result(accepted_form("Ann"))
+            });
         let arguments = json!({ "rounds": [[form("a")]] });
         assert!(client.tool_text(NAME, arguments).await.contains("Ann"), "{speaks:?}");
-        let client = willing(&hub, &token, speaks).await;
+        let client = consenting_client(&hub, &token, speaks).await;
         let arguments = json!({ "rounds": [[form("a")]], "work_ms": 5_000 });
         let result = client.tool(NAME, arguments).await.unwrap();
         assert_eq!(result["_meta"]["plexus/error"]["code"], "deadline_exceeded", "{speaks:?}: {result}");
@@ -201,13 +206,13 @@ async fn call_deadline_pauses_during_a_question() {
 #[tokio::test]
 async fn resumed_stream_repeats_the_question() {
     let (hub, token) = hub().await;
-    let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
+    let client = hub.mcp(&token).initialize_with("2025-11-25", &all_capabilities()).await.0;
     let mut stream = begin(&client, 1, asking(json!([[form("a")]]))).await;
     let Some(SseEvent::Priming { id }) = stream.next().await else { panic!("an id to come back with") };
     drop(stream);
     let mut stream = client.header("last-event-id", &id).get_stream().await;
     let question = stream.message().await.unwrap();
-    answer(&client, &question["id"], accepted("Ann")).await;
+    answer(&client, &question["id"], accepted_form("Ann")).await;
     assert!(
         stream.message().await.unwrap()["result"]["content"][0]["text"].as_str().unwrap().contains("Ann")
     );
@@ -230,12 +235,12 @@ async fn evicted_session_with_a_running_call_is_found_again() {
         assert_eq!(hub.api("/api/v1/status").await["mcp_sessions"], 1);
     };
     other_streams().await;
-    let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
+    let client = hub.mcp(&token).initialize_with("2025-11-25", &all_capabilities()).await.0;
     let mut stream = begin(&client, 1, asking(json!([[form("a")], [form("b")]]))).await;
     let Some(SseEvent::Priming { id }) = stream.next().await else { panic!("an id to come back with") };
     other_streams().await;
     let question = stream.message().await.unwrap();
-    answer(&client, &question["id"], accepted("Ann")).await;
+    answer(&client, &question["id"], accepted_form("Ann")).await;
     assert_eq!(stream.message().await.unwrap()["params"]["message"], "b?");
     drop(stream);
     other_streams().await;
@@ -243,7 +248,7 @@ async fn evicted_session_with_a_running_call_is_found_again() {
     assert_eq!(stream.message().await.unwrap(), question);
     let question = stream.message().await.unwrap();
     other_streams().await;
-    answer(&client, &question["id"], accepted("Eve")).await;
+    answer(&client, &question["id"], accepted_form("Eve")).await;
     assert!(stream.to_end().await[0]["result"]["content"][0]["text"].as_str().unwrap().contains("Eve"));
     // An ended session is not found, although its stream still references it.
     let stream = begin(&client, 2, asking(json!([[form("c")]]))).await;
@@ -257,7 +262,7 @@ async fn stream_limit_refuses_new_streams_and_questions() {
     let hub = TestHub::start().await;
     let runs = add_asking_tool(&hub, LONG);
     let token = hub.token("ann", &["call:*"]).await.token;
-    let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
+    let client = hub.mcp(&token).initialize_with("2025-11-25", &all_capabilities()).await.0;
     client.call("logging/setLevel", json!({ "level": "info" })).await.result();
     let (listener, body) =
         hub.mcp(&token).modern_request(1, "subscriptions/listen", json!({ "notifications": {} }));
@@ -284,7 +289,7 @@ async fn stream_limit_refuses_new_streams_and_questions() {
 #[tokio::test]
 async fn capabilities_of_a_session_survive_a_restart() {
     let (hub, token) = hub().await;
-    let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
+    let client = hub.mcp(&token).initialize_with("2025-11-25", &all_capabilities()).await.0;
     let hub = hub.restart().await;
     add_asking_tool(&hub, LONG);
     let client = client.at(hub.url("/mcp"));
@@ -295,7 +300,7 @@ async fn capabilities_of_a_session_survive_a_restart() {
 #[tokio::test]
 async fn answer_to_a_question_from_before_a_restart_is_ignored() {
     let (hub, token) = hub().await;
-    let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
+    let client = hub.mcp(&token).initialize_with("2025-11-25", &all_capabilities()).await.0;
     let before = begin(&client, 1, asking(json!([[form("before")]]))).await.message().await.unwrap();
     let hub = hub.restart().await;
     add_asking_tool(&hub, LONG);
@@ -303,16 +308,16 @@ async fn answer_to_a_question_from_before_a_restart_is_ignored() {
     let mut stream = begin(&client, 1, asking(json!([[form("after")]]))).await;
     let after = stream.message().await.unwrap();
     assert_eq!(after["params"]["message"], "after?");
-    answer(&client, &before["id"], accepted("Before")).await;
+    answer(&client, &before["id"], accepted_form("Before")).await;
     assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "the question is still open");
-    answer(&client, &after["id"], accepted("After")).await;
+    answer(&client, &after["id"], accepted_form("After")).await;
     assert!(stream.to_end().await[0]["result"]["content"][0]["text"].as_str().unwrap().contains("After"));
 }
 
 #[tokio::test]
 async fn open_question_does_not_delay_a_stop() {
     let (hub, token) = hub().await;
-    let client = hub.mcp(&token).initialize_with("2025-11-25", &all()).await.0;
+    let client = hub.mcp(&token).initialize_with("2025-11-25", &all_capabilities()).await.0;
     let mut stream = begin(&client, 1, asking(json!([[form("a")]]))).await;
     stream.message().await.unwrap();
     let began = std::time::Instant::now();
@@ -323,13 +328,13 @@ async fn open_question_does_not_delay_a_stop() {
 #[tokio::test]
 async fn elicitation_page_is_completed_with_its_call() {
     let (hub, token) = hub().await;
-    let client = willing(&hub, &token, NEW).await;
+    let client = consenting_client(&hub, &token, REVISION_2025_11).await;
     let page = json!({
         "key": "p", "method": "elicitation/create",
         "params": { "mode": "url", "message": "Go", "url": "https://example.com/" },
     });
     client.tool_text(NAME, json!({ "rounds": [[page]] })).await;
-    let messages = client.heard();
+    let messages = client.received();
     assert_eq!(client.methods(), ["elicitation/create", "notifications/elicitation/complete"]);
     assert_eq!(messages[0]["params"]["elicitationId"], messages[1]["params"]["elicitationId"]);
     assert!(messages[0]["params"]["elicitationId"].is_string());

@@ -1,6 +1,6 @@
 //! The TypeScript SDK as a client.
 
-use plexus_testkit::{Link, Pinned, TestHub, sdk_script};
+use plexus_testkit::{FaultyLink, Pinned, TestHub, sdk_script};
 use serde_json::json;
 
 use crate::sdk_scripts::{assert_refused, check, run, run_proxied};
@@ -63,7 +63,7 @@ async fn resumes_a_call((set, script): (&str, &str)) {
     let (tool, mut control) = controlled_tool("work");
     hub.registry().add([tool]);
     let token = hub.token("script", &["call:*"]).await.token;
-    let link = Link::to(hub.address()).await;
+    let link = FaultyLink::to(hub.address()).await;
     let mut script = sdk.script(&sdk_script(script), &[&link.url("/mcp"), "resume"], &token);
     assert_eq!(script.line().await, json!({ "calling": true }));
     control.started().await;
@@ -90,7 +90,7 @@ async fn resumes_the_session_stream((set, script): (&str, &str)) {
     let Some(sdk) = Pinned::npm(set).await else { return };
     let hub = TestHub::start().await;
     let token = hub.token("script", &["call:*"]).await.token;
-    let link = Link::to(hub.address()).await;
+    let link = FaultyLink::to(hub.address()).await;
     let mut script = sdk.script(&sdk_script(script), &[&link.url("/mcp"), "legacy"], &token);
     check(&script.line().await, "2025-11-25");
     assert_eq!(script.line().await, json!({ "listening": true }));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use plexus_auth::Principal;
 use plexus_kit::TraceContext;
-use plexus_kit::trace::{Incoming, TRACEPARENT};
+use plexus_kit::trace::{ReceivedContexts, TRACEPARENT};
 use plexus_machine::policy::Policies;
 use plexus_machine::tools::probe;
 use plexus_proto::ErrorCode;
@@ -98,9 +98,9 @@ impl fmt::Debug for CallRunner {
     }
 }
 
-fn trace(traceparent: Option<&str>) -> Incoming {
+fn trace(traceparent: Option<&str>) -> ReceivedContexts {
     let call = TraceContext::extract(|name| traceparent.filter(|_| name == TRACEPARENT));
-    Incoming { call, request: None }
+    ReceivedContexts { call, request: None }
 }
 
 /// Numbers the events of a call, including dropped ones.

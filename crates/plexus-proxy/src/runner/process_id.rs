@@ -16,7 +16,7 @@ pub struct ProcessId {
 impl ProcessId {
     #[must_use]
     pub fn of(pid: u32) -> Self {
-        Self { pid, born: Stat::of(pid).map(|stat| stat.born), boot: boot() }
+        Self { pid, born: Stat::of(pid).map(|stat| stat.start_ticks), boot: boot() }
     }
 
     #[must_use]
@@ -39,7 +39,7 @@ impl ProcessId {
     /// None if the process is not known to be the same.
     fn stat(&self) -> Option<Stat> {
         let born = self.born?;
-        let stat = Stat::of(self.pid).filter(|stat| stat.born == born)?;
+        let stat = Stat::of(self.pid).filter(|stat| stat.start_ticks == born)?;
         (self.boot == boot()).then_some(stat)
     }
 }

@@ -123,7 +123,7 @@ impl RunningAgent {
                     }
                 }
                 if let Some(guardian) = self.guardian.take() {
-                    guardian.call_off().await;
+                    guardian.dismiss().await;
                 }
                 return Ok(exit);
             }

@@ -199,8 +199,8 @@ impl Restoring<'_> {
                     values.push(column.value(json)?);
                 }
             }
-            let places = placeholders(size, table.columns.len());
-            let sql = format!("INSERT INTO {} ({}) VALUES {places}", table.name, table.column_names());
+            let values_sql = placeholders(size, table.columns.len());
+            let sql = format!("INSERT INTO {} ({}) VALUES {values_sql}", table.name, table.column_names());
             self.conn.execute("restoring rows", Sql::Built(sql), values).await?;
         }
         Ok(())
@@ -334,7 +334,7 @@ impl Witness for TrustingWitness {
         String::new()
     }
 
-    fn vouches(&self, _: &str, _: &str) -> bool {
+    fn is_valid_signature(&self, _: &str, _: &str) -> bool {
         true
     }
 }

@@ -92,8 +92,8 @@ impl Table {
             for (column, json) in self.columns[..self.key].iter().zip(after) {
                 values.push(column.value(json.clone())?);
             }
-            let places: Vec<String> = (1..=self.key).map(|place| format!("${place}")).collect();
-            beyond = format!("WHERE ({key}) > ({})", places.join(", "));
+            let parameters: Vec<String> = (1..=self.key).map(|index| format!("${index}")).collect();
+            beyond = format!("WHERE ({key}) > ({})", parameters.join(", "));
         }
         values.push(limit.into());
         let sql = format!(

@@ -76,7 +76,7 @@ impl Server {
     }
 
     /// Host, port and name of the database.
-    pub(crate) fn place(&self) -> (String, u16, String) {
+    pub(crate) fn host_port_database(&self) -> (String, u16, String) {
         let database = self.options.get_database().unwrap_or_else(|| self.options.get_username());
         (self.options.get_host().to_owned(), self.options.get_port(), database.to_owned())
     }
@@ -127,7 +127,7 @@ impl Server {
 /// Omits user and password.
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (host, port, database) = self.place();
+        let (host, port, database) = self.host_port_database();
         write!(f, "postgres://{host}:{port}/{database}")
     }
 }

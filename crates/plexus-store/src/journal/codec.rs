@@ -97,9 +97,9 @@ struct Input<'b>(&'b [u8]);
 
 impl Input<'_> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk()?;
+        let (bytes, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
-        Some(*taken)
+        Some(*bytes)
     }
 
     fn byte(&mut self) -> Option<u8> {
@@ -116,9 +116,9 @@ impl Input<'_> {
 
     fn text(&mut self) -> Option<String> {
         let length = self.length()?;
-        let (taken, rest) = self.0.split_at_checked(length)?;
+        let (bytes, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
-        str::from_utf8(taken).ok().map(str::to_owned)
+        str::from_utf8(bytes).ok().map(str::to_owned)
     }
 
     fn optional<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {

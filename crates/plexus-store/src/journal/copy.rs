@@ -20,13 +20,13 @@ impl JournalCopy {
     /// Copies the journal of a possibly running hub. Must be called before the snapshot is taken.
     pub fn take(options: &StoreOptions) -> Result<Self, StoreError> {
         let location = Location::new(&options.data_dir, options.database_url.as_ref())?;
-        let place = location.journal(&options.data_dir);
+        let location = location.journal(&options.data_dir);
         let failed = |source| StoreError::File {
-            path: place.display().to_string(),
+            path: location.display().to_string(),
             source: std::sync::Arc::new(source),
         };
         let mut segments = Vec::new();
-        for path in folder::segments(&place).map_err(failed)? {
+        for path in folder::segments(&location).map_err(failed)? {
             match fs_err::read(path) {
                 Ok(bytes) => segments.push(bytes),
                 // All its records were stored in the meantime.
@@ -53,7 +53,7 @@ impl JournalCopy {
         for bytes in &self.segments {
             let Some(scan) = segment::scan(bytes).filter(|scan| scan.journal == id) else { continue };
             for frame in scan.frames.into_iter().filter(|frame| frame.n > position) {
-                content.extend(&bytes[frame.place]);
+                content.extend(&bytes[frame.range]);
                 last = frame.n;
             }
         }

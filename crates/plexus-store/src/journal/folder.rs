@@ -47,10 +47,10 @@ impl JournalLocation {
 }
 
 /// Reads the records after number `position`, in order.
-pub(super) fn read(place: &JournalLocation, position: i64) -> Result<Leftover, StoreError> {
-    let mut left = Leftover::default();
-    for path in segments(&place.folder).map_err(|e| place.failed(e))? {
-        let bytes = fs_err::read(&path).map_err(|e| place.failed(e))?;
+pub(super) fn read(location: &JournalLocation, position: i64) -> Result<Leftover, StoreError> {
+    let mut leftover = Leftover::default();
+    for path in segments(&location.folder).map_err(|e| location.failed(e))? {
+        let bytes = fs_err::read(&path).map_err(|e| location.failed(e))?;
         let shown = path.display();
         let Some(scan) = segment::scan(&bytes) else {
             // The hub stopped before it wrote the header, and so any record.
@@ -58,17 +58,17 @@ pub(super) fn read(place: &JournalLocation, position: i64) -> Result<Leftover, S
                 tracing::error!(path = %shown, "not a journal segment; the file is set aside");
                 set_aside(&path, DAMAGED);
             } else {
-                left.segments.push(path);
+                leftover.segments.push(path);
             }
             continue;
         };
-        if scan.journal != place.id {
+        if scan.journal != location.id {
             tracing::error!(path = %shown, "the journal belongs to another database; it is set aside and not replayed");
             set_aside(&path, FOREIGN);
             continue;
         }
         if !scan.damaged.is_empty() {
-            left.damaged.push(path.clone());
+            leftover.damaged.push(path.clone());
         }
         for damage in &scan.damaged {
             tracing::error!(path = %shown, ?damage, "the journal is damaged; the file will be kept");
@@ -77,7 +77,7 @@ pub(super) fn read(place: &JournalLocation, position: i64) -> Result<Leftover, S
             tracing::warn!(path = %shown, bytes = scan.torn, "dropped an incompletely written record");
         }
         for frame in scan.frames {
-            let next = left.last(position) + 1;
+            let next = leftover.last(position) + 1;
             if frame.n > next {
                 let (first, last) = (next, frame.n - 1);
                 tracing::error!(
@@ -87,13 +87,13 @@ pub(super) fn read(place: &JournalLocation, position: i64) -> Result<Leftover, S
                 );
             }
             if frame.n >= next {
-                left.last = Some(frame.n);
-                left.records.push(frame.records);
+                leftover.last = Some(frame.n);
+                leftover.records.push(frame.records);
             }
         }
-        left.segments.push(path);
+        leftover.segments.push(path);
     }
-    Ok(left)
+    Ok(leftover)
 }
 
 /// The segments in a folder, oldest first; empty if the folder does not exist.

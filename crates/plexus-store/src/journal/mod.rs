@@ -67,7 +67,7 @@ const KNOWN: usize = 100_000;
 pub(crate) struct Journal(Arc<Shared>);
 
 struct Shared {
-    place: JournalLocation,
+    location: JournalLocation,
     durability: Durability,
     state: Mutex<State>,
     /// Numbers of the newest record, and of the newest one in SQL.
@@ -116,10 +116,10 @@ struct State {
 
 impl State {
     /// Creates the segment for records from number `first` on.
-    fn begin(&mut self, place: &JournalLocation, first: i64) {
-        match place.segment(first) {
+    fn begin(&mut self, location: &JournalLocation, first: i64) {
+        match location.segment(first) {
             Ok(segment) => self.active = Some(segment),
-            Err(error) => refused(&mut self.refused, &error, &place.folder),
+            Err(error) => refused(&mut self.refused, &error, &location.folder),
         }
     }
 
@@ -133,18 +133,18 @@ impl State {
     fn discard(&mut self, through: i64) {
         let Self { full, damaged, .. } = self;
         full.retain(|(path, last)| {
-            let keep = *last > through;
-            if !keep {
+            let is_pending = *last > through;
+            if !is_pending {
                 folder::dispose(path, damaged.remove(path));
             }
-            keep
+            is_pending
         });
     }
 }
 
 /// Logs a disk error, once.
-fn refused(said: &mut bool, error: &std::io::Error, path: &Path) {
-    if !std::mem::replace(said, true) {
+fn refused(is_logged: &mut bool, error: &std::io::Error, path: &Path) {
+    if !std::mem::replace(is_logged, true) {
         let path = path.display();
         tracing::error!(%error, %path, "cannot write to the journal; calls wait for the database instead");
     }
@@ -162,31 +162,31 @@ impl Journal {
     /// Reads the records that a previous hub left after record `position`; the writer must store them before
     /// the journal [begins](Self::begin).
     pub(crate) fn open(
-        place: JournalLocation,
+        location: JournalLocation,
         position: i64,
         durability: Durability,
     ) -> Result<Self, StoreError> {
-        let left = folder::read(&place, position)?;
-        let last = left.last(position);
+        let leftover = folder::read(&location, position)?;
+        let last = leftover.last(position);
         if last > position {
             tracing::info!(
-                records = left.records.len(),
+                records = leftover.records.len(),
                 "replaying the journal of a hub that did not stop cleanly"
             );
         }
         let state = State {
             phase: Phase::Replaying,
             active: None,
-            damaged: left.damaged.into_iter().collect(),
-            full: left.segments.into_iter().map(|path| (path, last)).collect(),
-            pending: left.records,
+            damaged: leftover.damaged.into_iter().collect(),
+            full: leftover.segments.into_iter().map(|path| (path, last)).collect(),
+            pending: leftover.records,
             pending_bytes: 0,
             known: HashSet::new(),
             frame: Vec::new(),
             refused: false,
         };
         Ok(Self(Arc::new(Shared {
-            place,
+            location,
             durability,
             state: Mutex::new(state),
             appended: AtomicI64::new(last),
@@ -205,7 +205,7 @@ impl Journal {
         state.phase = Phase::Open;
         if self.is_used() {
             let first = shared.appended.load(Ordering::Relaxed) + 1;
-            state.active = Some(shared.place.segment(first).map_err(|e| shared.place.failed(e))?);
+            state.active = Some(shared.location.segment(first).map_err(|e| shared.location.failed(e))?);
         }
         Ok(())
     }
@@ -242,7 +242,7 @@ impl Journal {
         shared.appended.store(n, Ordering::Release);
         if active.bytes() > SEGMENT {
             state.retire(n);
-            state.begin(&shared.place, n + 1);
+            state.begin(&shared.location, n + 1);
         }
         let (first, plenty) = (state.pending.len() == 1, state.pending_bytes >= PLENTY);
         drop(guard);
@@ -308,9 +308,9 @@ impl Journal {
         // Nothing can be added in the meantime: a failing journal accepts no records.
         state.pending.clear();
         state.pending_bytes = 0;
-        let left = folder::read(&self.0.place, position)?;
-        state.damaged.extend(left.damaged);
-        Ok(Batch { records: left.records, through: self.0.appended.load(Ordering::Relaxed) })
+        let leftover = folder::read(&self.0.location, position)?;
+        state.damaged.extend(leftover.damaged);
+        Ok(Batch { records: leftover.records, through: self.0.appended.load(Ordering::Relaxed) })
     }
 
     /// Marks the records up to number `through` as stored in SQL.
@@ -325,7 +325,7 @@ impl Journal {
         state.discard(through);
         // Recovers from a disk error. With no segments left, the name of the new one cannot be in use.
         if state.phase == Phase::Open && state.active.is_none() && state.full.is_empty() && self.is_used() {
-            state.begin(&self.0.place, through + 1);
+            state.begin(&self.0.location, through + 1);
         }
     }
 

@@ -141,7 +141,7 @@ pub(super) struct Frame {
     pub(super) n: i64,
     pub(super) records: Records,
     /// Byte range in the segment.
-    pub(super) place: Range<usize>,
+    pub(super) range: Range<usize>,
 }
 
 /// Reads a segment; `None` if it is not one.
@@ -159,11 +159,11 @@ pub(super) fn scan(bytes: &[u8]) -> Option<Scan> {
     while at < bytes.len() {
         let least = scan.frames.last().map_or(first, |frame| frame.n + 1);
         if let Some(frame) = read(bytes, at, least) {
-            at = frame.place.end;
+            at = frame.range.end;
             scan.frames.push(frame);
             continue;
         }
-        let Some(next) = (at + 1..bytes.len()).find(|place| read(bytes, *place, least).is_some()) else {
+        let Some(next) = (at + 1..bytes.len()).find(|start| read(bytes, *start, least).is_some()) else {
             match is_beginning(&bytes[at..]) {
                 true => scan.torn = bytes.len() - at,
                 false => scan.damaged.push(at..bytes.len()),
@@ -200,5 +200,5 @@ fn read(bytes: &[u8], at: usize, least: i64) -> Option<Frame> {
     if crc.to_le_bytes() != *sum {
         return None;
     }
-    Some(Frame { n, records: codec::decode(content)?, place: at..end })
+    Some(Frame { n, records: codec::decode(content)?, range: at..end })
 }

@@ -33,7 +33,7 @@ fn records(number: usize) -> Records {
     Records { audit: vec![entry; number % 3], events }
 }
 
-fn told(records: &Records) -> String {
+fn describe_records(records: &Records) -> String {
     format!("{records:?}")
 }
 
@@ -58,7 +58,7 @@ fn records_round_trip() {
     for number in 0..40 {
         let (written, mut bytes) = (records(number), Vec::new());
         codec::encode(&written, &mut bytes);
-        assert_eq!(told(&codec::decode(&bytes).unwrap()), told(&written));
+        assert_eq!(describe_records(&codec::decode(&bytes).unwrap()), describe_records(&written));
         for cut in 0..bytes.len() {
             assert!(codec::decode(&bytes[..cut]).is_none(), "{number} cut at {cut}");
         }
@@ -102,7 +102,7 @@ fn invalid_files_are_not_segments() {
 }
 
 /// The records read from a folder whose last segment is as given.
-fn left(dir: &tempfile::TempDir, bytes: &[u8], position: i64) -> folder::Leftover {
+fn read_leftover(dir: &tempfile::TempDir, bytes: &[u8], position: i64) -> folder::Leftover {
     let place = JournalLocation { folder: dir.path().to_owned(), id: 7 };
     std::fs::write(dir.path().join(segment::name(1)), bytes).unwrap();
     folder::read(&place, position).unwrap()
@@ -113,19 +113,23 @@ fn stored_records_are_not_replayed() {
     let dir = tempfile::tempdir().unwrap();
     let (bytes, _) = filled(8);
     for position in 0..=8 {
-        let left = left(&dir, &bytes, position);
+        let leftover = read_leftover(&dir, &bytes, position);
         let expected: Vec<_> = bytes_of(position + 1..=8, &bytes);
-        assert_eq!(left.records.iter().map(told).collect::<Vec<_>>(), expected);
-        assert_eq!(left.last(position), 8);
+        assert_eq!(leftover.records.iter().map(describe_records).collect::<Vec<_>>(), expected);
+        assert_eq!(leftover.last(position), 8);
     }
     // A database that is ahead of its journal continues from its own position.
-    assert_eq!(left(&dir, &bytes, 20).last(20), 20);
+    assert_eq!(read_leftover(&dir, &bytes, 20).last(20), 20);
 }
 
 /// The records with these numbers, as text.
 fn bytes_of(numbers: std::ops::RangeInclusive<i64>, bytes: &[u8]) -> Vec<String> {
     let scan = segment::scan(bytes).unwrap();
-    scan.frames.iter().filter(|frame| numbers.contains(&frame.n)).map(|frame| told(&frame.records)).collect()
+    scan.frames
+        .iter()
+        .filter(|frame| numbers.contains(&frame.n))
+        .map(|frame| describe_records(&frame.records))
+        .collect()
 }
 
 #[test]
@@ -134,10 +138,10 @@ fn journal_of_another_database_is_set_aside() {
     let (bytes, _) = filled(2);
     std::fs::write(dir.path().join(segment::name(1)), &bytes).unwrap();
     let other = JournalLocation { folder: dir.path().to_owned(), id: 8 };
-    let left = folder::read(&other, 0).unwrap();
-    assert!(left.records.is_empty() && left.segments.is_empty());
-    let kept = dir.path().join(segment::name(1)).with_extension("foreign");
-    assert_eq!(std::fs::read(kept).unwrap(), bytes);
+    let leftover = folder::read(&other, 0).unwrap();
+    assert!(leftover.records.is_empty() && leftover.segments.is_empty());
+    let damaged_file = dir.path().join(segment::name(1)).with_extension("foreign");
+    assert_eq!(std::fs::read(damaged_file).unwrap(), bytes);
 }
 
 #[test]
@@ -145,7 +149,7 @@ fn damaged_segment_is_renamed_after_replay() {
     let dir = tempfile::tempdir().unwrap();
     let (mut bytes, begins) = filled(5);
     bytes[begins[2] + 20] ^= 1;
-    assert_eq!(left(&dir, &bytes, 0).records.len(), 4);
+    assert_eq!(read_leftover(&dir, &bytes, 0).records.len(), 4);
     let place = JournalLocation { folder: dir.path().to_owned(), id: 7 };
     let journal = Journal::open(place, 0, Durability::Process).unwrap();
     assert_eq!((journal.take().records.len(), journal.waiting()), (4, 5));
@@ -256,20 +260,20 @@ fn segments_rotate_and_are_removed_once_stored() {
     let place = JournalLocation { folder: dir.path().to_owned(), id: 7 };
     let journal = Journal::open(place.clone(), 0, Durability::Process).unwrap();
     journal.begin().unwrap();
-    let mut taken = 0;
+    let mut record_count = 0;
     while journal.append(record(1 << 20)).is_ok() {
-        taken += 1;
+        record_count += 1;
     }
-    assert!((15..=16).contains(&taken), "bounded by the backlog: {taken}");
+    assert!((15..=16).contains(&record_count), "bounded by the backlog: {record_count}");
     assert!(folder::segments(dir.path()).unwrap().len() >= 2);
     let batch = journal.take();
-    assert_eq!((batch.records.len(), batch.through), (taken, taken as i64));
+    assert_eq!((batch.records.len(), batch.through), (record_count, record_count as i64));
     // Memory is free again; the files keep the batch until it is stored.
     journal.append(record(1 << 20)).unwrap();
     journal.failed();
     journal.append(record(1 << 20)).unwrap_err();
     let again = journal.read_again(3).unwrap();
-    assert_eq!((again.records.len(), again.through), (taken - 2, taken as i64 + 1));
+    assert_eq!((again.records.len(), again.through), (record_count - 2, record_count as i64 + 1));
     journal.stored(again.through);
     assert_eq!(folder::segments(dir.path()).unwrap().len(), 1);
     journal.append(record(1 << 20)).unwrap();
@@ -277,8 +281,8 @@ fn segments_rotate_and_are_removed_once_stored() {
     journal.close();
     journal.append(record(1 << 20)).unwrap_err();
     // The next hub finds the record that was not stored.
-    let left = folder::read(&place, again.through).unwrap();
-    assert_eq!(left.records.len(), 1);
+    let leftover = folder::read(&place, again.through).unwrap();
+    assert_eq!(leftover.records.len(), 1);
 }
 
 #[test]

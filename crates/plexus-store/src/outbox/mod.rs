@@ -243,8 +243,8 @@ impl Outbox {
             let Some(current) = file.as_mut().filter(|current| current.identity == location.identity())
             else {
                 drop(shared);
-                if let Some(moved) = file.take() {
-                    let _ = moved.conn.close().await;
+                if let Some(current) = file.take() {
+                    let _ = current.conn.close().await;
                 }
                 let (conn, recovery) = opening::open(location, clock).await?;
                 *file = Some(Current { conn, identity: location.identity(), synced: Synced::AtOnce });

@@ -216,7 +216,7 @@ fn record(id: i64, payload: &[u8]) -> Option<Row> {
         epoch: int(next())?,
         note: optional(next()?, text)?,
         died_at: optional(next()?, int)?,
-        told: int(next())?,
+        notified: int(next())?,
         params: text(next())?,
     };
     (row.sum() == sum && row.weight() == bytes).then_some(row)

@@ -100,7 +100,7 @@ impl Outbox {
             epoch: 0,
             note: None,
             died_at: None,
-            told: 0,
+            notified: 0,
             params,
         };
         row.bytes = row.weight();

@@ -24,7 +24,7 @@ pub(super) struct Row {
     pub(super) epoch: i64,
     pub(super) note: Option<String>,
     pub(super) died_at: Option<i64>,
-    pub(super) told: i64,
+    pub(super) notified: i64,
     pub(super) params: String,
 }
 
@@ -83,7 +83,7 @@ impl Row {
             epoch: row.int(13)?,
             note: row.opt_text(14)?,
             died_at: row.opt_int(15)?,
-            told: row.int(16)?,
+            notified: row.int(16)?,
             params: row.text(17)?,
         };
         Ok((read, row.int(6)?))
@@ -117,7 +117,7 @@ impl Row {
             self.epoch.into(),
             self.note.into(),
             self.died_at.into(),
-            self.told.into(),
+            self.notified.into(),
             self.params.into(),
         ];
         debug_assert_eq!(values.len(), COLUMNS);

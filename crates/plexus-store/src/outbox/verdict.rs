@@ -96,11 +96,11 @@ fn result_verdict(result: &Value) -> Verdict {
     }
     let texts = object.get("content").and_then(Value::as_array).into_iter().flatten();
     let text: Vec<&str> = texts.filter_map(|block| block.get("text").and_then(Value::as_str)).collect();
-    let what = match details.code {
+    let summary = match details.code {
         Some(code) => format!("the tool failed ({code})"),
         None => "the tool failed".to_owned(),
     };
-    Verdict::DeadLetter(reason(&what, &text.join("\n")))
+    Verdict::DeadLetter(reason(&summary, &text.join("\n")))
 }
 
 /// Machine-readable details of an error: `{"plexus/error": {"code", "retryable"}}`, or both as separate
@@ -129,11 +129,11 @@ impl<'a> ErrorDetails<'a> {
     }
 }
 
-fn reason(what: &str, said: &str) -> String {
-    let said = said.trim();
-    let end = said.char_indices().nth(LONGEST_REASON).map_or(said.len(), |(at, _)| at);
-    let (said, more) = (&said[..end], if end < said.len() { "…" } else { "" });
-    if said.is_empty() { what.to_owned() } else { format!("{what}: {said}{more}") }
+fn reason(summary: &str, message: &str) -> String {
+    let message = message.trim();
+    let end = message.char_indices().nth(LONGEST_REASON).map_or(message.len(), |(at, _)| at);
+    let (message, more) = (&message[..end], if end < message.len() { "…" } else { "" });
+    if message.is_empty() { summary.to_owned() } else { format!("{summary}: {message}{more}") }
 }
 
 /// Parses a `Retry-After` in seconds or as a date, limited to [`LONGEST_PAUSE`]; `None` if it is invalid.

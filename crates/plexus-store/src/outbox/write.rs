@@ -62,8 +62,8 @@ impl Write {
             (Some(at), _) => WriteState::Dead {
                 at: from_millis(at),
                 reason: row.note.unwrap_or_default(),
-                hub_notified: row.told & HUB_NOTIFIED != 0,
-                agent_notified: row.told & AGENT_NOTIFIED != 0,
+                hub_notified: row.notified & HUB_NOTIFIED != 0,
+                agent_notified: row.notified & AGENT_NOTIFIED != 0,
             },
             (None, Some(owner)) if is_leased(row.lease_until) => {
                 WriteState::Sending { owner, until: from_millis(row.lease_until) }

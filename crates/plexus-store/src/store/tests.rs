@@ -18,7 +18,7 @@ fn synchronous(conn: &mut Conn) -> BoxFuture<'_, Result<i64, StoreError>> {
 
 #[tokio::test]
 async fn only_write_through_waits_for_the_disk() {
-    for (durability, others) in [(Durability::Process, 1), (Durability::Power, 2)] {
+    for (durability, expected) in [(Durability::Process, 1), (Durability::Power, 2)] {
         let dir = tempfile::tempdir().unwrap();
         let options = StoreOptions {
             data_dir: dir.path().to_owned(),
@@ -29,11 +29,11 @@ async fn only_write_through_waits_for_the_disk() {
         let supervisor = Supervisor::new();
         let store = Store::open(&options, &supervisor).await.unwrap();
         for _ in 0..3 {
-            assert_eq!(store.write(synchronous).await.unwrap(), others, "{durability:?}");
+            assert_eq!(store.write(synchronous).await.unwrap(), expected, "{durability:?}");
             assert_eq!(store.write_through(synchronous).await.unwrap(), 2, "{durability:?}");
             assert_eq!(store.write_through(synchronous).await.unwrap(), 2, "{durability:?}");
         }
-        assert_eq!(store.write(synchronous).await.unwrap(), others, "{durability:?}");
+        assert_eq!(store.write(synchronous).await.unwrap(), expected, "{durability:?}");
         supervisor.shutdown(Duration::from_secs(30)).await;
     }
 }

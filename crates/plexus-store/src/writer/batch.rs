@@ -227,13 +227,13 @@ impl Batch {
             script.extend(self.append(mem::take(&mut gathered), &mut done, answers).await?);
         }
         let mut units_run = 0;
-        for (place, (work, record)) in units.into_iter().enumerate() {
+        for (index, (work, record)) in units.into_iter().enumerate() {
             if let Some(work) = work {
                 script.extend((units_run > 0).then(|| Statement::fixed(RELEASE)));
                 self.work(work, mem::take(&mut script)).await?;
                 units_run += 1;
             }
-            gathered.add(record(), Some(place));
+            gathered.add(record(), Some(index));
         }
         script.extend((units_run > 0).then(|| Statement::fixed(RELEASE)));
         script.extend(self.append(gathered, &mut done, answers).await?);

@@ -51,7 +51,7 @@ impl WriterConnection {
     pub(crate) fn conn(&mut self) -> Result<&mut Conn, StoreError> {
         match self {
             Self::Sqlite { conn, .. } => Ok(conn),
-            Self::Postgres { conn, .. } => conn.as_mut().ok_or_else(StoreError::away),
+            Self::Postgres { conn, .. } => conn.as_mut().ok_or_else(StoreError::unavailable),
         }
     }
 

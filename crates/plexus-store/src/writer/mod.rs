@@ -134,10 +134,10 @@ impl Writer {
             commit(&mut batch, &journal, &mut vec![], &metrics).await?;
         }
         journal.begin()?;
-        let kept = journal.clone();
+        let retained_journal = journal.clone();
         supervisor.spawn(Stage::Storage, "store writer", async move {
-            run(&mut batch, &kept, requests, &metrics, stop).await;
-            kept.tidy();
+            run(&mut batch, &retained_journal, requests, &metrics, stop).await;
+            retained_journal.tidy();
             // The writer closes last: with no other connection open, SQLite checkpoints its log. Only then
             // may another hub open the file.
             readers.close().await;
@@ -295,9 +295,9 @@ async fn commit(
     waiting: &mut Vec<Request>,
     metrics: &StoreMetrics,
 ) -> Result<(), StoreError> {
-    let (taken, began) = (waiting.len() + journal.waiting(), Instant::now());
+    let (request_count, began) = (waiting.len() + journal.waiting(), Instant::now());
     let committed = batch.commit(waiting).await;
-    metrics.ended(taken, began.elapsed(), committed.is_ok());
+    metrics.ended(request_count, began.elapsed(), committed.is_ok());
     committed
 }
 

@@ -50,7 +50,7 @@ async fn fill(database: &Database<impl Backend>, count: usize) {
                         conn.insert_node_call(&nodes::call(NodeId::new(), state)).await?;
                     }
                     conn.insert_held_call(CallId::new(), "terminal", "agent:a", at(3)).await?;
-                    conn.keep_upstream_credential("docs", "grant", "sealed", at(3)).await
+                    conn.store_upstream_credential("docs", "grant", "sealed", at(3)).await
                 })
             })
             .await
@@ -96,7 +96,7 @@ async fn restored(backend: &impl Backend, archive: &[u8]) -> Result<Manifest, St
 }
 
 /// From a full database of one kind to an empty one of another kind, and back.
-async fn moved<A: Backend, B: Backend>(from: Database<A>) {
+async fn check_migration<A: Backend, B: Backend>(from: Database<A>) {
     let Some(to) = B::create().await else { return };
     fill(&from, 700).await;
     let (manifest, archive) = archived(&from.backend, keys()).await;
@@ -129,19 +129,19 @@ async fn moved<A: Backend, B: Backend>(from: Database<A>) {
 }
 
 pub(crate) async fn archive_round_trips_everything<B: Backend>(database: Database<B>) {
-    moved::<B, B>(database).await;
+    check_migration::<B, B>(database).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn archive_moves_from_sqlite_to_postgres() {
-    bounded(async { moved::<Sqlite, Postgres>(Database::fresh().await.unwrap()).await }).await;
+    bounded(async { check_migration::<Sqlite, Postgres>(Database::fresh().await.unwrap()).await }).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn archive_moves_from_postgres_to_sqlite() {
     bounded(async {
         if let Some(database) = Database::fresh().await {
-            moved::<Postgres, Sqlite>(database).await;
+            check_migration::<Postgres, Sqlite>(database).await;
         }
     })
     .await;
@@ -298,9 +298,9 @@ async fn damaged_or_hostile_archive_has_no_effect() {
             ),
         ];
         let target = Sqlite::new();
-        for (what, archive, told) in cases {
+        for (what, archive, message) in cases {
             let error = restored(&target, &archive).await.unwrap_err();
-            assert!(error.to_string().contains(told), "{what}: {error}");
+            assert!(error.to_string().contains(message), "{what}: {error}");
             for name in [
                 "signing-key",
                 "audit.head",

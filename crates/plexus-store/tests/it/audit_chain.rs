@@ -60,7 +60,7 @@ impl Chain {
     }
 
     /// Recomputes the hash of each entry from `from` on; with `relink` also links each to its predecessor.
-    async fn refit(&self, from: i64, relink: bool) {
+    async fn recompute_hashes(&self, from: i64, relink: bool) {
         let sql = sqlx::AssertSqlSafe(format!("SELECT prev_hash, n, {HASHED} FROM audit ORDER BY n"));
         let mut last = "0".repeat(64);
         for row in sqlx::query(sql).fetch_all(&self.raw).await.unwrap() {
@@ -124,7 +124,7 @@ async fn intact_chain_verifies_and_hashes_as_documented() {
             (Some(&chain.signed), Some(&chain.signed))
         );
         // Recomputing every hash from the description changes none.
-        chain.refit(1, true).await;
+        chain.recompute_hashes(1, true).await;
         chain.expect(&[]).await;
     })
     .await;
@@ -192,7 +192,7 @@ async fn changed_entry_with_recomputed_hash_breaks_the_next_link() {
     bounded(async {
         let chain = Chain::of(8).await;
         chain.run("UPDATE audit SET detail = '{}' WHERE n = 5").await;
-        chain.refit(5, false).await;
+        chain.recompute_hashes(5, false).await;
         chain.expect(&[(ProblemKind::Reordered, 6)]).await;
     })
     .await;
@@ -266,7 +266,7 @@ async fn swapped_entries_with_recomputed_hashes_are_reordered() {
     bounded(async {
         let chain = Chain::of(8).await;
         chain.swap().await;
-        chain.refit(3, false).await;
+        chain.recompute_hashes(3, false).await;
         let reordered = [3, 4, 5].map(|n| (ProblemKind::Reordered, n));
         chain.expect(&reordered).await;
     })
@@ -287,7 +287,7 @@ async fn rewritten_chain_does_not_match_the_signed_head() {
         ] {
             let chain = Chain::of(8).await;
             chain.run(sql).await;
-            chain.refit(1, true).await;
+            chain.recompute_hashes(1, true).await;
             chain.expect(&[(ProblemKind::Rewritten, 8)]).await;
         }
     })

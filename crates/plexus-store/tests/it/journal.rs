@@ -190,10 +190,10 @@ async fn crash_at_any_time_neither_loses_nor_duplicates_records() {
                     acknowledged(&db.store, record(id, sent));
                     sent += 1;
                 }
-                let left = crashed(&db.backend);
+                let crashed_copy = crashed(&db.backend);
                 gate.open().await;
                 let expected: Vec<u64> = (0..sent as u64).collect();
-                assert_eq!(survived(&left, id).await, expected, "seed {seed}");
+                assert_eq!(survived(&crashed_copy, id).await, expected, "seed {seed}");
                 // After another crash, during or right after the replay, stored records are not stored again.
                 let journal = crashed(&db.backend);
                 db.store.settle().await.unwrap();
@@ -229,13 +229,13 @@ async fn truncated_record_is_dropped_and_earlier_ones_are_kept() {
         }
         let mut random = Seeded(9);
         for _ in 0..10 {
-            let left = crashed(&db.backend);
-            let segment = segments(&left.dir.path().join("plexus.journal")).remove(0);
+            let crashed_copy = crashed(&db.backend);
+            let segment = segments(&crashed_copy.dir.path().join("plexus.journal")).remove(0);
             let cut = ends[2] + random.below((ends[4] - ends[2]) as usize) as u64;
             std::fs::OpenOptions::new().write(true).open(&segment).unwrap().set_len(cut).unwrap();
             let whole = ends.iter().filter(|end| **end <= cut).count() as u64;
             assert_eq!(
-                survived(&left, id).await,
+                survived(&crashed_copy, id).await,
                 (0..=whole).collect::<Vec<_>>(),
                 "cut at {cut} of {ends:?}"
             );
@@ -254,17 +254,17 @@ async fn new_database_does_not_replay_a_foreign_journal() {
         db.store.append(record(id, 0)).await.unwrap();
         let gate = Gate::close(&db.store).await;
         acknowledged(&db.store, record(id, 1));
-        let left = crashed(&db.backend);
+        let crashed_copy = crashed(&db.backend);
         gate.open().await;
         for file in ["plexus.db", "plexus.db-wal"] {
-            std::fs::remove_file(left.dir.path().join(file)).unwrap();
+            std::fs::remove_file(crashed_copy.dir.path().join(file)).unwrap();
         }
-        let folder = left.dir.path().join("plexus.journal");
-        let kept = segments(&folder).remove(0);
+        let folder = crashed_copy.dir.path().join("plexus.journal");
+        let segment_file = segments(&folder).remove(0);
         let supervisor = Supervisor::new();
-        let store = left.open("main", &supervisor).await;
+        let store = crashed_copy.open("main", &supervisor).await;
         assert_eq!(*store.audit_heads().borrow(), None);
-        assert!(kept.with_extension("foreign").exists());
+        assert!(segment_file.with_extension("foreign").exists());
         drop(store);
         supervisor.shutdown(LIMIT).await;
     })
@@ -310,13 +310,14 @@ async fn restore_rejects_a_folder_with_journal_records() {
         let id = session(&db.store, "agent:a", "k").await;
         let entry = audit(AuditPhase::Started, CallId::new(), "agent:a", "todo");
         db.store.append(Records { audit: vec![entry], ..events(id, [event("agent:a", 0)]) }).await.unwrap();
-        let left = crashed(&db.backend);
+        let crashed_copy = crashed(&db.backend);
         for file in ["plexus.db", "plexus.db-wal"] {
-            std::fs::remove_file(left.dir.path().join(file)).unwrap();
+            std::fs::remove_file(crashed_copy.dir.path().join(file)).unwrap();
         }
         let supervisor = Supervisor::new();
         let archive: &[u8] = &[];
-        let refused = restore(&left.options("main"), archive, &supervisor, &mut |_, _| {}).await.unwrap_err();
+        let refused =
+            restore(&crashed_copy.options("main"), archive, &supervisor, &mut |_, _| {}).await.unwrap_err();
         assert!(refused.to_string().contains("did not stop"), "{refused}");
         supervisor.shutdown(LIMIT).await;
     })

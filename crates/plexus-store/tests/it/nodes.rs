@@ -101,8 +101,8 @@ pub(crate) async fn link_numbers_of_a_node_increase<B: Backend>(db: Database<B>)
     assert_eq!(begin(nas.id, r#"{"os":"linux"}"#, 20).await.unwrap(), Some(2));
     assert_eq!(begin(NodeId::new(), "{}", 20).await.unwrap(), None);
     for (now, known) in [(30, 30), (25, 30)] {
-        let seen = [(nas.id, at(now))];
-        db.store.write(move |conn| Box::pin(async move { conn.touch_nodes(&seen).await })).await.unwrap();
+        let seen_at = [(nas.id, at(now))];
+        db.store.write(move |conn| Box::pin(async move { conn.touch_nodes(&seen_at).await })).await.unwrap();
         let node = db.store.read().await.unwrap().node(nas.id).await.unwrap().unwrap();
         assert_eq!((node.epoch, node.last_seen_at), (2, Some(at(known))));
         assert_eq!(node.about.as_deref(), Some(r#"{"os":"linux"}"#));
@@ -122,13 +122,13 @@ pub(crate) async fn certificates_are_barred_by_name_and_id<B: Backend>(db: Datab
 }
 
 pub(crate) async fn invitation_is_valid_once_until_it_expires<B: Backend>(db: Database<B>) {
-    let keep = |invite: NodeInvite| {
+    let insert_invite = |invite: NodeInvite| {
         db.store.write(move |conn| Box::pin(async move { conn.insert_node_invite(&invite).await }))
     };
     let take =
         |hash: &'static str, now| db.store.write(move |conn| Box::pin(conn.take_node_invite(hash, at(now))));
     let first = invite("nas", "one", 100);
-    keep(first.clone()).await.unwrap();
+    insert_invite(first.clone()).await.unwrap();
     assert_eq!(
         db.store.read().await.unwrap().node_invites(at(99)).await.unwrap(),
         std::slice::from_ref(&first)
@@ -138,20 +138,20 @@ pub(crate) async fn invitation_is_valid_once_until_it_expires<B: Backend>(db: Da
     assert_eq!(take("one", 99).await.unwrap(), Some(first));
     assert_eq!(take("one", 99).await.unwrap(), None, "already used");
 
-    keep(invite("nas", "three", 100)).await.unwrap();
-    keep(invite("nas", "four", 100)).await.unwrap();
+    insert_invite(invite("nas", "three", 100)).await.unwrap();
+    insert_invite(invite("nas", "four", 100)).await.unwrap();
     assert_eq!(take("three", 1).await.unwrap(), None, "replaced");
     assert!(db.store.write(|conn| Box::pin(conn.delete_node_invite("nas"))).await.unwrap());
     assert_eq!(take("four", 1).await.unwrap(), None, "withdrawn");
 
     let nas = node("nas");
     enrol(&db, &nas).await;
-    keep(NodeInvite { node_id: nas.id, rejoin: true, ..invite("nas", "five", 100) }).await.unwrap();
+    insert_invite(NodeInvite { node_id: nas.id, rejoin: true, ..invite("nas", "five", 100) }).await.unwrap();
     db.store.write(move |conn| Box::pin(conn.delete_node(nas.id))).await.unwrap();
     assert_eq!(take("five", 1).await.unwrap(), None, "the node was removed");
 
-    keep(invite("a", "six", 10)).await.unwrap();
-    keep(invite("b", "seven", 20)).await.unwrap();
+    insert_invite(invite("a", "six", 10)).await.unwrap();
+    insert_invite(invite("b", "seven", 20)).await.unwrap();
     assert_eq!(db.store.write(|conn| Box::pin(conn.purge_node_invites(at(10)))).await.unwrap(), 1);
     assert_eq!(db.store.read().await.unwrap().node_invites(at(0)).await.unwrap().len(), 1);
 }
@@ -159,12 +159,12 @@ pub(crate) async fn invitation_is_valid_once_until_it_expires<B: Backend>(db: Da
 pub(crate) async fn node_call_is_settled_once<B: Backend>(db: Database<B>) {
     let (mine, other) = (NodeId::new(), NodeId::new());
     let (sent, queued) = (call(mine, NodeCallState::Sent), call(mine, NodeCallState::Queued));
-    let others = call(other, NodeCallState::Queued);
-    for call in [&sent, &queued, &others] {
+    let foreign_call = call(other, NodeCallState::Queued);
+    for call in [&sent, &queued, &foreign_call] {
         let call = call.clone();
-        let kept =
+        let inserted =
             db.store.write(move |conn| Box::pin(async move { conn.insert_node_call(&call).await })).await;
-        kept.unwrap();
+        inserted.unwrap();
     }
     let mut reader = db.store.read().await.unwrap();
     assert_eq!(reader.node_calls(Some(mine)).await.unwrap(), [sent.clone(), queued.clone()]);
@@ -189,9 +189,9 @@ pub(crate) async fn node_call_can_be_withdrawn_only_before_it_is_sent<B: Backend
     let (sent, queued) = (call(node, NodeCallState::Sent), call(node, NodeCallState::Queued));
     for call in [&sent, &queued] {
         let call = call.clone();
-        let kept =
+        let inserted =
             db.store.write(move |conn| Box::pin(async move { conn.insert_node_call(&call).await })).await;
-        kept.unwrap();
+        inserted.unwrap();
     }
     let mut reader = db.store.read().await.unwrap();
     for (queued_before, sent_before, overdue) in [(50, 100, 0), (51, 100, 1), (50, 101, 1), (51, 101, 2)] {

@@ -133,9 +133,9 @@ async fn hub_name_is_exclusive_per_database() {
     bounded(async {
         let Some(database) = Database::<Postgres>::fresh().await else { return };
         // From another machine, where the lock in the data folder has no effect.
-        let elsewhere = tempfile::tempdir().unwrap();
+        let other_folder = tempfile::tempdir().unwrap();
         let options =
-            StoreOptions { data_dir: elsewhere.path().to_owned(), ..database.backend.options("main") };
+            StoreOptions { data_dir: other_folder.path().to_owned(), ..database.backend.options("main") };
         let error = Store::open(&options, &Supervisor::new()).await.unwrap_err();
         let holder = std::process::id().to_string();
         assert!(matches!(&error, StoreError::InUse { holder: Some(pid), .. } if *pid == holder), "{error:?}");
@@ -159,10 +159,10 @@ async fn unreachable_server_error_omits_the_password() {
             instance_id: "main".to_owned(),
         };
         let error = Store::open(&options, &Supervisor::new()).await.unwrap_err();
-        let told = format!("{error} {error:?} {:?}", std::error::Error::source(&error));
-        assert!(told.contains(&format!("postgres://{nobody}/plexus")), "{told}");
-        assert!(told.contains("refused"), "{told}");
-        assert!(!told.contains("hunter2") && !told.contains("annabel"), "{told}");
+        let message = format!("{error} {error:?} {:?}", std::error::Error::source(&error));
+        assert!(message.contains(&format!("postgres://{nobody}/plexus")), "{message}");
+        assert!(message.contains("refused"), "{message}");
+        assert!(!message.contains("hunter2") && !message.contains("annabel"), "{message}");
     })
     .await;
 }
@@ -191,8 +191,11 @@ async fn unknown_parameter_error_omits_its_value() {
         instance_id: "main".to_owned(),
     };
     let error = Store::open(&options, &Supervisor::new()).await.unwrap_err();
-    let told = format!("{error} {error:?}");
-    assert!(told.contains("sslpassword") && told.contains("sslmode") && !told.contains("hunter2"), "{told}");
+    let message = format!("{error} {error:?}");
+    assert!(
+        message.contains("sslpassword") && message.contains("sslmode") && !message.contains("hunter2"),
+        "{message}"
+    );
 }
 
 /// A network that drops all packets: the server does not notice that the hub's connection is gone.

@@ -17,7 +17,7 @@ impl Witness for Seal {
         format!("sealed {}", statement.len())
     }
 
-    fn vouches(&self, statement: &str, signature: &str) -> bool {
+    fn is_valid_signature(&self, statement: &str, signature: &str) -> bool {
         self.sign(statement) == signature
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::backend::{Backend, Database, at, events};
 
-fn told(kind: &str, millis: i64, payload: &Value) -> NewEvent {
+fn new_event(kind: &str, millis: i64, payload: &Value) -> NewEvent {
     let Ok(kind) = kind.parse::<EventKind>();
     NewEvent {
         at: at(millis),
@@ -31,7 +31,7 @@ fn call(
     if let Some(waited) = waited {
         payload["waited_ms"] = json!(waited);
     }
-    let started = told("tool_started", from, &payload);
+    let started = new_event("tool_started", from, &payload);
     payload["success"] = json!(failure.is_none());
     payload["result"] = match failure {
         None => json!({ "text": "done" }),
@@ -39,7 +39,7 @@ fn call(
         Some("tool_failed") => json!({ "content": [], "structured": null }),
         Some(code) => json!({ "code": code, "message": "no" }),
     };
-    [started, told("tool_call", from + took, &payload)]
+    [started, new_event("tool_call", from + took, &payload)]
 }
 
 async fn stats<B: Backend>(db: &Database<B>, id: SessionId, most: i64) -> SessionStats {
@@ -64,17 +64,17 @@ pub(crate) async fn events_are_counted_by_their_content<B: Backend>(db: Database
     let [begun, _] = call("c6", "todo", 3_500, 0, None, Some(1));
     log.push(begun);
     for state in ["started", "crashed", "restarted", "started", "exited", "danced"] {
-        log.push(told("notification", 4_000, &json!({ "source": "run", "state": state })));
+        log.push(new_event("notification", 4_000, &json!({ "source": "run", "state": state })));
     }
-    log.push(told(
+    log.push(new_event(
         "notification",
         4_100,
         &json!({ "source": "outbox", "event": "dead_letter", "key": "k\0" }),
     ));
-    log.push(told("notification", 4_100, &json!({ "source": "outbox", "event": "dead_letter" })));
-    log.push(told("notification", 4_200, &json!({ "text": "hello", "source": ["run"] })));
+    log.push(new_event("notification", 4_100, &json!({ "source": "outbox", "event": "dead_letter" })));
+    log.push(new_event("notification", 4_200, &json!({ "text": "hello", "source": ["run"] })));
     for tokens in [json!(1_200), json!(34), json!("many"), json!(-5), json!(1.5), json!(null)] {
-        log.push(told("stream_end", 5_000, &json!({ "token_count": tokens })));
+        log.push(new_event("stream_end", 5_000, &json!({ "token_count": tokens })));
     }
     let count = log.len() as i64;
     db.store.append(events(id, log)).await.unwrap();

@@ -66,13 +66,13 @@ async fn unsupported_url_error_omits_the_password() {
             let options = with_url(url.to_owned());
             let error = Store::open(&options, &Supervisor::new()).await.unwrap_err();
             assert!(matches!(error, StoreError::UnsupportedUrl(_)), "{url}: {error:?}");
-            let mut told = format!("{error} {error:?} {options:?}");
+            let mut message = format!("{error} {error:?} {options:?}");
             let mut source = error.source();
             while let Some(cause) = source {
-                told.push_str(&format!("{cause} {cause:?}"));
+                message.push_str(&format!("{cause} {cause:?}"));
                 source = cause.source();
             }
-            assert!(!told.contains("hunter2"), "{told}");
+            assert!(!message.contains("hunter2"), "{message}");
             assert!(error.to_string().contains("use sqlite:"), "says what to do instead: {error}");
         }
     })
@@ -103,10 +103,10 @@ async fn file_is_exclusive_to_one_running_hub() {
             matches!(&error, StoreError::InUse { holder: Some(pid), .. } if *pid == own_pid),
             "{error:?}"
         );
-        let told = error.to_string();
+        let message = error.to_string();
         assert!(
-            told.contains("plexus.db") && told.contains(&own_pid) && told.contains("stop that one"),
-            "{told}"
+            message.contains("plexus.db") && message.contains(&own_pid) && message.contains("stop that one"),
+            "{message}"
         );
         // The first hub is not affected.
         session(&first, "agent:a", "k").await;
@@ -217,9 +217,9 @@ async fn lost_records_are_reported_to_later_requests() {
         let store = Store::open(&options, &supervisor).await.unwrap();
         let id = session(&store, "agent:a", "k").await;
         let started = move || Records { audit: vec![], events: vec![(id, event("agent:a", 1))] };
-        let kept = store.append_soon(started()).await.unwrap();
+        let ticket = store.append_soon(started()).await.unwrap();
         store.append(Records::default()).await.unwrap();
-        assert!(!kept.is_lost());
+        assert!(!ticket.is_lost());
         store.check_writable().await.unwrap();
 
         let raw = raw(&backend).await;
@@ -229,8 +229,11 @@ async fn lost_records_are_reported_to_later_requests() {
         assert!(lost.is_lost());
         sqlx::query("ALTER TABLE gone RENAME TO session_events").execute(&raw).await.unwrap();
 
-        let told = lost.clone();
-        store.append_with(move || if told.is_lost() { started() } else { Records::default() }).await.unwrap();
+        let message = lost.clone();
+        store
+            .append_with(move || if message.is_lost() { started() } else { Records::default() })
+            .await
+            .unwrap();
         assert_eq!(store.read().await.unwrap().events(id, 0, 10).await.unwrap().len(), 2);
         store.check_writable().await.unwrap();
     })

@@ -18,7 +18,7 @@ fn record(subject: &str, key: &str, result: &str) -> IdempotencyRecord {
     }
 }
 
-async fn keep<B: Backend>(
+async fn insert_result<B: Backend>(
     db: &Database<B>,
     record: &IdempotencyRecord,
     now: i64,
@@ -31,19 +31,19 @@ async fn keep<B: Backend>(
 
 pub(crate) async fn first_result_of_a_key_is_kept<B: Backend>(db: Database<B>) {
     let first = record("agent:a", "key", "one");
-    assert!(keep(&db, &first, 0).await.unwrap());
-    assert!(!keep(&db, &record("agent:a", "key", "two"), 1).await.unwrap());
-    let others = record("agent:b", "key", "three");
-    keep(&db, &others, 1).await.unwrap();
+    assert!(insert_result(&db, &first, 0).await.unwrap());
+    assert!(!insert_result(&db, &record("agent:a", "key", "two"), 1).await.unwrap());
+    let foreign_record = record("agent:b", "key", "three");
+    insert_result(&db, &foreign_record, 1).await.unwrap();
     let mut reader = db.store.read().await.unwrap();
     assert_eq!(reader.idempotent_result("agent:a", "key").await.unwrap(), Some(first));
-    assert_eq!(reader.idempotent_result("agent:b", "key").await.unwrap(), Some(others));
+    assert_eq!(reader.idempotent_result("agent:b", "key").await.unwrap(), Some(foreign_record));
     assert_eq!(reader.idempotent_result("agent:a", "other").await.unwrap(), None);
 }
 
 pub(crate) async fn only_old_results_are_purged<B: Backend>(db: Database<B>) {
     for (key, now) in [("a", 10), ("b", 20), ("c", 30)] {
-        keep(&db, &record("agent:a", key, "r"), now).await.unwrap();
+        insert_result(&db, &record("agent:a", key, "r"), now).await.unwrap();
     }
     let purge = || db.store.write(|conn| Box::pin(conn.purge_idempotent_results(at(20))));
     assert_eq!(purge().await.unwrap(), 1);
@@ -174,8 +174,8 @@ pub(crate) async fn mcp_sessions_are_stored_ended_and_purged<B: Backend>(db: Dat
     let db = db.reopened().await;
     let mut reader = db.store.read().await.unwrap();
     assert_eq!(reader.mcp_session("old").await.unwrap(), Some(record("old")));
-    let told = McpSessionRecord { log_level: Some("warning".to_owned()), ..record("new") };
-    assert_eq!(reader.mcp_session("new").await.unwrap(), Some(told));
+    let expected = McpSessionRecord { log_level: Some("warning".to_owned()), ..record("new") };
+    assert_eq!(reader.mcp_session("new").await.unwrap(), Some(expected));
     drop(reader);
     let again = record("new");
     let again = db
@@ -195,14 +195,14 @@ pub(crate) async fn server_credentials_are_stored_replaced_and_deleted<B: Backen
     for (server, field, sealed, now) in
         [("docs", "grant", "one", 1), ("docs", "client", "two", 2), ("mail", "grant", "three", 3)]
     {
-        let keep = db.store.write(move |conn| {
-            Box::pin(async move { conn.keep_upstream_credential(server, field, sealed, at(now)).await })
+        let stored = db.store.write(move |conn| {
+            Box::pin(async move { conn.store_upstream_credential(server, field, sealed, at(now)).await })
         });
-        keep.await.unwrap();
+        stored.await.unwrap();
     }
     db.store
         .write(|conn| {
-            Box::pin(async move { conn.keep_upstream_credential("docs", "grant", "newer", at(4)).await })
+            Box::pin(async move { conn.store_upstream_credential("docs", "grant", "newer", at(4)).await })
         })
         .await
         .unwrap();
@@ -211,7 +211,7 @@ pub(crate) async fn server_credentials_are_stored_replaced_and_deleted<B: Backen
     assert_eq!(reader.upstream_credential("docs", "grant").await.unwrap().as_deref(), Some("newer"));
     assert_eq!(reader.upstream_credential("Docs", "grant").await.unwrap(), None, "names are exact");
     drop(reader);
-    let forget = |server| db.store.write(move |conn| Box::pin(conn.forget_upstream_credentials(server)));
+    let forget = |server| db.store.write(move |conn| Box::pin(conn.delete_upstream_credentials(server)));
     assert_eq!(forget("docs").await.unwrap(), 2);
     assert_eq!(forget("docs").await.unwrap(), 0);
     let mut reader = db.store.read().await.unwrap();
@@ -299,8 +299,8 @@ pub(crate) async fn task_limit_evicts_only_ended_tasks<B: Backend>(db: Database<
             let done = end(TaskStatus::Completed, "{}");
             conn.end_mcp_task("7", &done, at(5)).await?;
             conn.end_mcp_task("8", &done, at(6)).await?;
-            let taken = conn.insert_mcp_task("main", &task("new", "agent:a", 7)).await?;
-            Ok((refused, of_another, taken))
+            let inserted = conn.insert_mcp_task("main", &task("new", "agent:a", 7)).await?;
+            Ok((refused, of_another, inserted))
         })
     });
     assert_eq!(insert.await.unwrap(), (true, true, true));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{ArgGroup, Parser};
-use plexus_testkit::fixture::{Eras, Fixture, Scripted, Unruly};
+use plexus_testkit::fixture::{Eras, Fixture, Misbehavior, Scripted};
 
 /// An MCP server with everything that the official conformance suite requires
 #[derive(Debug, Parser)]
@@ -24,7 +24,7 @@ struct Arguments {
     /// Misbehave in one way: crash-at-start, crash-after=CALLS, hang-at-start, hang-on-calls, garbage,
     /// flood=PER_SECOND (of list_changed), huge=BYTES, slow-start=MS
     #[arg(long, value_name = "HOW", requires = "stdio")]
-    misbehave: Option<Unruly>,
+    misbehave: Option<Misbehavior>,
     /// Report the tools listed in this file, which may change: {"lists": [[…], …], "instructions": …}
     #[arg(long, value_name = "FILE", requires = "stdio", conflicts_with = "misbehave")]
     script: Option<PathBuf>,

@@ -17,7 +17,7 @@ const BACKOFF: Duration = Duration::from_millis(50);
 
 /// A writer's reaction to a missing answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnSilence {
+pub enum UnansweredPolicy {
     /// Stops, so that the fate of the write can be examined.
     Stop,
     /// Repeats the same write with the same key until it is answered.
@@ -31,7 +31,7 @@ pub enum OnSilence {
 pub struct Load {
     /// Maximum number of writes per writer and round.
     pub most: usize,
-    pub on_silence: OnSilence,
+    pub unanswered_policy: UnansweredPolicy,
 }
 
 /// A write to send.
@@ -98,37 +98,41 @@ pub(super) async fn under_load<W: Writer>(
     load: Load,
     faults: impl Future<Output = ()>,
 ) -> Vec<Sent<W>> {
-    let over = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::new(AtomicBool::new(false));
     let mut running = JoinSet::new();
-    for (place, mut writer) in writers.into_iter().enumerate() {
-        let over = over.clone();
+    for (index, mut writer) in writers.into_iter().enumerate() {
+        let stopped = stopped.clone();
         running.spawn(async move {
             let mut attempts = Vec::new();
-            while attempts.len() < load.most && !over.load(Ordering::Relaxed) {
-                let write = Write::new(round, place, attempts.len());
-                let attempt = attempt(&mut writer, write, load.on_silence).await;
+            while attempts.len() < load.most && !stopped.load(Ordering::Relaxed) {
+                let write = Write::new(round, index, attempts.len());
+                let attempt = attempt(&mut writer, write, load.unanswered_policy).await;
                 let answered = attempt.ack.is_some();
                 attempts.push(attempt);
-                if !answered && load.on_silence == OnSilence::Stop {
+                if !answered && load.unanswered_policy == UnansweredPolicy::Stop {
                     break;
                 }
             }
-            (place, Sent { writer, attempts })
+            (index, Sent { writer, attempts })
         });
     }
     faults.await;
-    over.store(true, Ordering::Relaxed);
-    let ended = tokio::time::timeout(PATIENCE, running.join_all()).await;
-    let mut sent = ended.expect("every writer notices the faults, or is answered again, in time");
-    sent.sort_by_key(|(place, _)| *place);
+    stopped.store(true, Ordering::Relaxed);
+    let finished = tokio::time::timeout(PATIENCE, running.join_all()).await;
+    let mut sent = finished.expect("every writer notices the faults, or is answered again, in time");
+    sent.sort_by_key(|(index, _)| *index);
     sent.into_iter().map(|(_, sent)| sent).collect()
 }
 
-async fn attempt<W: Writer>(writer: &mut W, write: Write, on_silence: OnSilence) -> Attempt<W::Ack> {
+async fn attempt<W: Writer>(
+    writer: &mut W,
+    write: Write,
+    unanswered_policy: UnansweredPolicy,
+) -> Attempt<W::Ack> {
     let (mut retries, until) = (0, Instant::now() + PATIENCE);
     loop {
         let ack = writer.write(&write).await;
-        if ack.is_some() || on_silence != OnSilence::Retry {
+        if ack.is_some() || unanswered_policy != UnansweredPolicy::Retry {
             return Attempt { write, ack, retries };
         }
         assert!(Instant::now() < until, "{write:?} was not answered in time");
@@ -144,15 +148,15 @@ pub fn exactly_once<W: Writer>(sent: &Sent<W>, found: &[String]) -> Result<(), S
     for marker in found {
         *counts.entry(marker).or_default() += 1;
     }
-    let mut wrong = Vec::new();
+    let mut differences = Vec::new();
     for attempt in &sent.attempts {
         let marker = attempt.write.marker.as_str();
         match (counts.remove(marker).unwrap_or(0), &attempt.ack) {
             (1, _) | (0, None) => {}
-            (0, Some(_)) => wrong.push(format!("{marker} was acknowledged and is lost")),
-            (times, _) => wrong.push(format!("{marker} is there {times} times")),
+            (0, Some(_)) => differences.push(format!("{marker} was acknowledged and is lost")),
+            (times, _) => differences.push(format!("{marker} is there {times} times")),
         }
     }
-    wrong.extend(counts.keys().map(|marker| format!("{marker} is another's")));
-    if wrong.is_empty() { Ok(()) } else { Err(wrong.join(", ")) }
+    differences.extend(counts.keys().map(|marker| format!("{marker} is another's")));
+    if differences.is_empty() { Ok(()) } else { Err(differences.join(", ")) }
 }

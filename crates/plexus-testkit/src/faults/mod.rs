@@ -20,7 +20,7 @@ use std::time::Instant;
 use rand::rngs::StdRng;
 
 use load::under_load;
-pub use load::{Attempt, Load, OnSilence, Sent, Write, Writer, exactly_once};
+pub use load::{Attempt, Load, Sent, UnansweredPolicy, Write, Writer, exactly_once};
 pub use schedule::{Schedule, Strike};
 pub use seed::Seed;
 
@@ -70,39 +70,39 @@ pub async fn rounds<S: Scene>(scene: &mut S, count: u64, load: Load) -> Tally {
     let mut tally = Tally::default();
     for round in Seed::rounds(count) {
         let schedule = scene.schedule(&mut seed.round(round));
-        let told = Told { seed, round, schedule: schedule.to_string() };
+        let failure_report = FailureReport { seed, round, schedule: schedule.to_string() };
         tally.rounds += 1;
         tally.strikes += schedule.len();
         let writers = scene.writers(round).await;
         let sent = under_load(writers, round, load, schedule.play(scene)).await;
         tally.count(&sent);
         scene.check(sent).await;
-        drop(told);
+        drop(failure_report);
     }
-    say(&format!("{} rounds in {:.1?} with {seed}: {tally:?}", tally.rounds, began.elapsed()));
+    print_line(&format!("{} rounds in {:.1?} with {seed}: {tally:?}", tally.rounds, began.elapsed()));
     tally
 }
 
 /// Prints the round and how to repeat it if the test fails, after all other output.
-struct Told {
+struct FailureReport {
     seed: Seed,
     round: u64,
     schedule: String,
 }
 
-impl Drop for Told {
+impl Drop for FailureReport {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let Self { seed, round, schedule } = self;
-            let alone = seed.repeat(*round);
-            say(&format!(
-                "the faults of round {round}: {schedule}\nrepeat it alone with {alone}, or after the rounds before it with {seed}"
+            let repeat_command = seed.repeat(*round);
+            print_line(&format!(
+                "the faults of round {round}: {schedule}\nrepeat it alone with {repeat_command}, or after the rounds before it with {seed}"
             ));
         }
     }
 }
 
-fn say(line: &str) {
+fn print_line(line: &str) {
     // Ignore a closed standard error.
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -42,8 +42,8 @@ impl<F> FromIterator<Strike<F>> for Schedule<F> {
 
 impl<F: fmt::Debug> fmt::Display for Schedule<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, Strike { after, fault }) in self.0.iter().enumerate() {
-            let comma = if place == 0 { "" } else { ", " };
+        for (index, Strike { after, fault }) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
             write!(f, "{comma}{fault:?} after {after:?}")?;
         }
         Ok(())

@@ -3,12 +3,12 @@
 use serde_json::{Map, Value};
 
 /// Headers whose values are not recorded.
-const SECRET: [&str; 4] = ["authorization", "x-api-key", "cookie", "proxy-authorization"];
+const SECRET_HEADERS: [&str; 4] = ["authorization", "x-api-key", "cookie", "proxy-authorization"];
 /// Replaces these values.
-const REMOVED: &str = "(removed)";
+const REDACTED: &str = "(removed)";
 
 /// Members of a body that are parsed as tools and messages.
-const READ: [&str; 5] = ["tools", "messages", "input", "system", "instructions"];
+const PARSED_MEMBERS: [&str; 5] = ["tools", "messages", "input", "system", "instructions"];
 
 /// The wire format of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,7 +28,7 @@ pub struct ModelRequest {
     /// In the order received; credentials are removed.
     pub headers: Vec<(String, String)>,
     pub parsed: ParsedRequest,
-    pub played: Played,
+    pub answer_source: AnswerSource,
 }
 
 impl ModelRequest {
@@ -49,15 +49,15 @@ impl ModelRequest {
 
 /// How a request was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Played {
+pub enum AnswerSource {
     /// With the turn of this number, from 0.
     Turn(usize),
     /// With a fault in place of that turn.
     Fault(usize),
     /// With a neutral answer, because it is not part of the script.
-    Aside,
+    Unscripted,
     /// With an error, because it does not match the script.
-    Misfit(String),
+    Mismatch(String),
 }
 
 /// The body of a request, in one form for all wire formats.
@@ -123,15 +123,15 @@ pub struct ToolResult {
 /// The members of a body that are not parsed elsewhere.
 pub(super) fn settings(body: Value) -> Map<String, Value> {
     let Value::Object(mut members) = body else { return Map::new() };
-    members.retain(|member, _| !READ.contains(&member.as_str()));
+    members.retain(|member, _| !PARSED_MEMBERS.contains(&member.as_str()));
     members
 }
 
 /// The headers of a request without credentials.
 pub(super) fn headers(headers: &hyper::HeaderMap) -> Vec<(String, String)> {
     let kept = |(name, value): (&hyper::header::HeaderName, &hyper::header::HeaderValue)| {
-        let secret = SECRET.contains(&name.as_str());
-        let value = if secret { REMOVED.into() } else { String::from_utf8_lossy(value.as_bytes()) };
+        let secret = SECRET_HEADERS.contains(&name.as_str());
+        let value = if secret { REDACTED.into() } else { String::from_utf8_lossy(value.as_bytes()) };
         (name.as_str().to_owned(), value.into_owned())
     };
     headers.iter().map(kept).collect()

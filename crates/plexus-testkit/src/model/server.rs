@@ -22,7 +22,7 @@ use super::messages::Messages;
 use super::reply::{Refusal, WireFormat};
 use super::request::{ParsedRequest, Wire, headers, settings};
 use super::responses::Responses;
-use super::stage::{Answer, Stage};
+use super::script_state::{Answer, ScriptState};
 
 /// Far larger than the first request of an agent with all its tools.
 const BODY: usize = 16 * 1024 * 1024;
@@ -34,13 +34,13 @@ const PATHS: &str =
 type Body = BoxBody<Bytes, io::Error>;
 
 /// Serves until it is dropped.
-pub(super) async fn serve(listener: TcpListener, stage: Arc<Stage>) {
+pub(super) async fn serve(listener: TcpListener, state: Arc<ScriptState>) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
-        let stage = stage.clone();
+        let state = state.clone();
         let service = service_fn(move |request| {
-            let stage = stage.clone();
-            async move { Ok::<_, Infallible>(answer(request, &stage).await) }
+            let state = state.clone();
+            async move { Ok::<_, Infallible>(answer(request, &state).await) }
         });
         let connection = hyper::server::conn::http1::Builder::new();
         let connection = connection.serve_connection(TokioIo::new(stream), service);
@@ -58,17 +58,17 @@ fn format_of(wire: Wire) -> &'static dyn WireFormat {
     }
 }
 
-async fn answer(request: Request<Incoming>, stage: &Stage) -> Response<Body> {
+async fn answer(request: Request<Incoming>, state: &ScriptState) -> Response<Body> {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     match (&method, path.as_str()) {
         (&Method::GET, "/v1/models") => whole(StatusCode::OK, &models()),
-        (&Method::POST, "/v1/responses") => generate(Wire::Responses, request, stage).await,
-        (&Method::POST, "/v1/chat/completions") => generate(Wire::Chat, request, stage).await,
-        (&Method::POST, "/v1/messages") => generate(Wire::Messages, request, stage).await,
+        (&Method::POST, "/v1/responses") => generate(Wire::Responses, request, state).await,
+        (&Method::POST, "/v1/chat/completions") => generate(Wire::Chat, request, state).await,
+        (&Method::POST, "/v1/messages") => generate(Wire::Messages, request, state).await,
         (&Method::POST, "/v1/messages/count_tokens") => match json_body(request).await {
             // Four characters per token, as a rule of thumb.
             Ok(body) => whole(StatusCode::OK, &json!({ "input_tokens": body.to_string().len() / 4 })),
-            Err(refusal) => refused(Wire::Messages, &refusal, stage),
+            Err(refusal) => refused(Wire::Messages, &refusal, state),
         },
         _ => {
             let wire = if path.starts_with("/v1/messages") { Wire::Messages } else { Wire::Responses };
@@ -79,7 +79,7 @@ async fn answer(request: Request<Incoming>, stage: &Stage) -> Response<Body> {
     }
 }
 
-async fn generate(wire: Wire, request: Request<Incoming>, stage: &Stage) -> Response<Body> {
+async fn generate(wire: Wire, request: Request<Incoming>, state: &ScriptState) -> Response<Body> {
     let (headers, format) = (headers(request.headers()), format_of(wire));
     let parsed = json_body(request).await.and_then(|body| {
         let parsed = format.parse(&body).map_err(Refusal::Invalid)?;
@@ -87,21 +87,21 @@ async fn generate(wire: Wire, request: Request<Incoming>, stage: &Stage) -> Resp
     });
     let parsed = match parsed {
         Ok(parsed) => parsed,
-        Err(refusal) => return refused(wire, &refusal, stage),
+        Err(refusal) => return refused(wire, &refusal, state),
     };
     let (stream, settings) = (parsed.stream, parsed.settings.clone());
-    match stage.answer(wire, headers, parsed).await {
-        Answer::Whole(reply) if stream => {
+    match state.answer(wire, headers, parsed).await {
+        Answer::Complete(reply) if stream => {
             let frames = format.stream(&reply, &settings);
             pieces("text/event-stream", frames.iter().map(|frame| frame.bytes()).collect(), false)
         }
-        Answer::Whole(reply) => whole(StatusCode::OK, &format.whole(&reply)),
-        Answer::Half(reply) if stream => {
+        Answer::Complete(reply) => whole(StatusCode::OK, &format.whole(&reply)),
+        Answer::Truncated(reply) if stream => {
             let frames = format.stream(&reply, &settings);
             let half = frames.iter().take(frames.len() / 2).map(|frame| frame.bytes()).collect();
             pieces("text/event-stream", half, true)
         }
-        Answer::Half(reply) => {
+        Answer::Truncated(reply) => {
             let text = format.whole(&reply).to_string();
             pieces("application/json", vec![text.chars().take(text.len() / 2).collect()], true)
         }
@@ -126,8 +126,8 @@ async fn json_body(request: Request<Incoming>) -> Result<Value, Refusal> {
 }
 
 /// Refuses an unreadable request, and records it for the test.
-fn refused(wire: Wire, refusal: &Refusal, stage: &Stage) -> Response<Body> {
-    stage.record.send_modify(|record| record.malformed.push(format!("{wire:?}: {}", refusal.message())));
+fn refused(wire: Wire, refusal: &Refusal, state: &ScriptState) -> Response<Body> {
+    state.record.send_modify(|record| record.malformed.push(format!("{wire:?}: {}", refusal.message())));
     error(wire, refusal)
 }
 

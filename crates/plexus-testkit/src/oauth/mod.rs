@@ -14,5 +14,5 @@ mod scripted;
 
 pub use authority::Authority;
 pub use browser::Browser;
-pub use protected::{Door, Protected};
-pub use scripted::{ScriptedAuthority, Wrong};
+pub use protected::{ProtectedServer, TokenValidation};
+pub use scripted::{AuthorityFault, ScriptedAuthority};

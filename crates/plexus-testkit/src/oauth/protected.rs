@@ -19,65 +19,70 @@ use crate::fixture::{Eras, Fixture, HttpFixture};
 
 /// How tokens are validated.
 #[derive(Debug, Clone)]
-pub enum Door {
+pub enum TokenValidation {
     /// By a URL that answers with `active` and `aud`.
-    Asks(String),
+    Introspection(String),
     /// By this set of valid tokens.
-    Knows(Arc<Mutex<HashSet<String>>>),
+    ValidTokens(Arc<Mutex<HashSet<String>>>),
 }
 
 /// Listens until it is dropped.
 #[derive(Debug)]
-pub struct Protected {
+pub struct ProtectedServer {
     address: SocketAddr,
-    inside: Arc<Inside>,
-    _serving: JoinSet<()>,
+    state: Arc<ProtectedState>,
+    _server_task: JoinSet<()>,
 }
 
 #[derive(Debug)]
-struct Inside {
+struct ProtectedState {
     address: SocketAddr,
     issuers: Vec<String>,
     /// The resource identifier that it reports, if it differs from its address.
-    called: Option<String>,
-    door: Door,
+    resource_name: Option<String>,
+    validation: TokenValidation,
     fixture: HttpFixture,
     http: reqwest::Client,
-    turned_away: AtomicU64,
-    shown: Mutex<Vec<String>>,
+    unauthorized_requests: AtomicU64,
+    received_tokens: Mutex<Vec<String>>,
     /// The texts of all calls with a valid token.
-    called_with: Mutex<Vec<String>>,
+    call_texts: Mutex<Vec<String>>,
 }
 
-impl Protected {
-    pub async fn start(issuer: &str, door: Door) -> Self {
-        Self::start_as(issuer, door, None, Eras::Both).await
+impl ProtectedServer {
+    pub async fn start(issuer: &str, validation: TokenValidation) -> Self {
+        Self::start_as(issuer, validation, None, Eras::Both).await
     }
 
     /// A server that reports another identifier, or supports only one era.
-    pub async fn start_as(issuer: &str, door: Door, called: Option<&str>, eras: Eras) -> Self {
+    pub async fn start_as(
+        issuer: &str,
+        validation: TokenValidation,
+        resource_name: Option<&str>,
+        eras: Eras,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("its address");
-        let inside = Arc::new(Inside {
+        let state = Arc::new(ProtectedState {
             address,
             issuers: vec![issuer.to_owned()],
-            called: called.map(str::to_owned),
-            door,
+            resource_name: resource_name.map(str::to_owned),
+            validation,
             fixture: Fixture::new().only(eras).start().await,
             http: reqwest::Client::builder().no_proxy().build().expect("an HTTP client"),
-            turned_away: AtomicU64::new(0),
-            shown: Mutex::default(),
-            called_with: Mutex::default(),
+            unauthorized_requests: AtomicU64::new(0),
+            received_tokens: Mutex::default(),
+            call_texts: Mutex::default(),
         });
         let router = Router::new()
             .route("/.well-known/oauth-protected-resource/mcp", get(describe))
-            .route("/mcp", any(knock))
-            .with_state(inside.clone());
-        let mut serving = JoinSet::new();
-        serving.spawn(async move {
+            .route("/mcp", any(forward_authorized))
+            .with_state(state.clone());
+        let mut server_task = JoinSet::new();
+        server_task.spawn(async move {
             let _ = axum::serve(listener, router).await;
         });
-        Self { address, inside, _serving: serving }
+        Self { address, state, _server_task: server_task }
     }
 
     pub fn url(&self) -> String {
@@ -85,47 +90,47 @@ impl Protected {
     }
 
     /// Number of requests without a valid token.
-    pub fn turned_away(&self) -> u64 {
-        self.inside.turned_away.load(Ordering::SeqCst)
+    pub fn unauthorized_requests(&self) -> u64 {
+        self.state.unauthorized_requests.load(Ordering::SeqCst)
     }
 
     /// Every token received in `Authorization`.
-    pub fn shown(&self) -> Vec<String> {
-        self.inside.shown.lock().expect("no panic").clone()
+    pub fn received_tokens(&self) -> Vec<String> {
+        self.state.received_tokens.lock().expect("no panic").clone()
     }
 
     /// Number of authorized calls with this text.
-    pub fn calls_with(&self, text: &str) -> usize {
-        let all = self.inside.called_with.lock().expect("no panic");
-        all.iter().filter(|called| *called == text).count()
+    pub fn authorized_calls(&self, text: &str) -> usize {
+        let all = self.state.call_texts.lock().expect("no panic");
+        all.iter().filter(|resource_name| *resource_name == text).count()
     }
 }
 
-async fn describe(State(inside): State<Arc<Inside>>) -> axum::Json<Value> {
-    let own = format!("http://{}/mcp", inside.address);
+async fn describe(State(state): State<Arc<ProtectedState>>) -> axum::Json<Value> {
+    let own_url = format!("http://{}/mcp", state.address);
     axum::Json(json!({
-        "resource": inside.called.as_ref().unwrap_or(&own),
-        "authorization_servers": inside.issuers,
+        "resource": state.resource_name.as_ref().unwrap_or(&own_url),
+        "authorization_servers": state.issuers,
         "scopes_supported": ["tools"],
     }))
 }
 
-async fn knock(State(inside): State<Arc<Inside>>, request: Request) -> Response<Body> {
-    if !inside.is_good(request.headers()).await {
-        inside.turned_away.fetch_add(1, Ordering::SeqCst);
-        let place = format!("http://{}/.well-known/oauth-protected-resource/mcp", inside.address);
-        let challenge = format!("Bearer error=\"invalid_token\", resource_metadata=\"{place}\"");
+async fn forward_authorized(State(state): State<Arc<ProtectedState>>, request: Request) -> Response<Body> {
+    if !state.has_valid_token(request.headers()).await {
+        state.unauthorized_requests.fetch_add(1, Ordering::SeqCst);
+        let metadata_url = format!("http://{}/.well-known/oauth-protected-resource/mcp", state.address);
+        let challenge = format!("Bearer error=\"invalid_token\", resource_metadata=\"{metadata_url}\"");
         return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response();
     }
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 20).await.unwrap_or_default();
-    inside.note(&body);
+    state.record_call(&body);
     let mut headers = parts.headers;
-    for own in [header::HOST, header::AUTHORIZATION, header::CONTENT_LENGTH] {
-        headers.remove(own);
+    for own_url in [header::HOST, header::AUTHORIZATION, header::CONTENT_LENGTH] {
+        headers.remove(own_url);
     }
-    let passed = inside.http.request(parts.method, inside.fixture.url()).headers(headers).body(body);
-    let Ok(answer) = passed.send().await else { return StatusCode::BAD_GATEWAY.into_response() };
+    let forwarded = state.http.request(parts.method, state.fixture.url()).headers(headers).body(body);
+    let Ok(answer) = forwarded.send().await else { return StatusCode::BAD_GATEWAY.into_response() };
     let mut response = Response::builder().status(answer.status());
     for (name, value) in answer.headers() {
         if name != header::TRANSFER_ENCODING && name != header::CONTENT_LENGTH {
@@ -135,27 +140,28 @@ async fn knock(State(inside): State<Arc<Inside>>, request: Request) -> Response<
     response.body(Body::from_stream(answer.bytes_stream())).expect("an answer")
 }
 
-impl Inside {
-    async fn is_good(&self, headers: &HeaderMap) -> bool {
+impl ProtectedState {
+    async fn has_valid_token(&self, headers: &HeaderMap) -> bool {
         let token = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        self.shown.lock().expect("no panic").extend(token.map(str::to_owned));
+        self.received_tokens.lock().expect("no panic").extend(token.map(str::to_owned));
         let Some(token) = token.and_then(|value| value.strip_prefix("Bearer ")) else { return false };
-        match &self.door {
-            Door::Knows(good) => good.lock().expect("no panic").contains(token),
-            Door::Asks(url) => {
-                let asked = self.http.get(url).bearer_auth(token).send().await.expect("an answer");
-                let said: Value = asked.json().await.expect("JSON");
-                let own = format!("http://{}/mcp", self.address);
-                said["active"] == true && said["aud"] == *self.called.as_ref().unwrap_or(&own)
+        match &self.validation {
+            TokenValidation::ValidTokens(tokens) => tokens.lock().expect("no panic").contains(token),
+            TokenValidation::Introspection(url) => {
+                let response = self.http.get(url).bearer_auth(token).send().await.expect("an answer");
+                let token_info: Value = response.json().await.expect("JSON");
+                let own_url = format!("http://{}/mcp", self.address);
+                token_info["active"] == true
+                    && token_info["aud"] == *self.resource_name.as_ref().unwrap_or(&own_url)
             }
         }
     }
 
-    fn note(&self, body: &Bytes) {
+    fn record_call(&self, body: &Bytes) {
         let message: Value = serde_json::from_slice(body).unwrap_or_default();
         if message["method"] == "tools/call" {
             let text = message["params"]["arguments"]["text"].as_str().unwrap_or_default();
-            self.called_with.lock().expect("no panic").push(text.to_owned());
+            self.call_texts.lock().expect("no panic").push(text.to_owned());
         }
     }
 }

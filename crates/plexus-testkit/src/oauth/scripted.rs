@@ -20,130 +20,131 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use super::Door;
+use super::TokenValidation;
 
 type Fields = HashMap<String, String>;
 
 /// A fault.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Wrong {
+pub enum AuthorityFault {
     #[default]
-    Nothing,
+    None,
     /// Its metadata names another issuer.
-    IssuerOfDocument,
+    WrongMetadataIssuer,
     /// Its responses name another issuer.
-    IssuerOfAnswer,
+    WrongResponseIssuer,
     /// Its responses name no issuer, although its metadata promises it.
-    NoIssuerOfAnswer,
+    MissingResponseIssuer,
     /// Its responses have the state of another login.
-    State,
+    WrongState,
     /// Its metadata lacks PKCE.
     NoPkce,
     /// It does not support registration.
     NoRegistration,
     /// Its token endpoint is not encrypted.
-    OpenTokenEndpoint,
+    PlainHttpTokenEndpoint,
 }
 
 /// How the next refresh requests are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Renewals {
+enum RefreshHandling {
     Answered,
     /// Answered with this status and an unreadable body.
     Failing(u16),
     /// Refused with an error that echoes the request.
     Echoing,
     /// Delayed before they are processed.
-    HeldBefore,
+    DelayedBefore,
     /// Processed, with the response delayed.
-    HeldAfter,
+    DelayedAfter,
 }
 
 /// Listens until it is dropped.
 #[derive(Debug)]
 pub struct ScriptedAuthority {
-    inside: Arc<Inside>,
-    _serving: JoinSet<()>,
+    state: Arc<AuthorityState>,
+    _server_task: JoinSet<()>,
 }
 
 #[derive(Debug)]
-struct Inside {
+struct AuthorityState {
     address: SocketAddr,
-    wrong: Wrong,
-    state: Mutex<Book>,
-    good: Arc<Mutex<HashSet<String>>>,
+    fault: AuthorityFault,
+    records: Mutex<AuthorityRecords>,
+    valid_tokens: Arc<Mutex<HashSet<String>>>,
     /// Signals that a refresh request is delayed; `released` counts how often the delayed ones were released.
-    held: Notify,
+    delayed: Notify,
     released: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
-struct Book {
+struct AuthorityRecords {
     /// The authorization requests by code.
     codes: HashMap<String, Fields>,
     refresh: HashSet<String>,
-    renewals: Renewals,
+    refresh_handling: RefreshHandling,
     /// Whether code exchanges are delayed.
-    codes_held: bool,
+    code_exchanges_delayed: bool,
     /// Number of tokens to issue that no resource server accepts.
-    stale: u64,
-    asked: Vec<Fields>,
+    stale_tokens: u64,
+    token_requests: Vec<Fields>,
     revoked: Vec<String>,
-    given: u64,
+    issued: u64,
 }
 
 impl ScriptedAuthority {
     pub async fn start() -> Self {
-        Self::that_does(Wrong::Nothing).await
+        Self::with_fault(AuthorityFault::None).await
     }
 
-    pub async fn that_does(wrong: Wrong) -> Self {
+    pub async fn with_fault(fault: AuthorityFault) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("its address");
-        let inside = Arc::new(Inside {
+        let state = Arc::new(AuthorityState {
             address,
-            wrong,
-            state: Mutex::new(Book {
+            fault,
+            records: Mutex::new(AuthorityRecords {
                 codes: HashMap::new(),
                 refresh: HashSet::new(),
-                renewals: Renewals::Answered,
-                codes_held: false,
-                stale: 0,
-                asked: vec![],
+                refresh_handling: RefreshHandling::Answered,
+                code_exchanges_delayed: false,
+                stale_tokens: 0,
+                token_requests: vec![],
                 revoked: vec![],
-                given: 0,
+                issued: 0,
             }),
-            good: Arc::default(),
-            held: Notify::new(),
+            valid_tokens: Arc::default(),
+            delayed: Notify::new(),
             released: watch::Sender::new(0),
         });
         let router = Router::new()
-            .route("/.well-known/oauth-authorization-server", get(document))
+            .route("/.well-known/oauth-authorization-server", get(metadata))
             .route("/authorize", get(authorize))
             .route("/token", post(token))
             .route("/revoke", post(revoke))
             .route("/register", post(register))
-            .with_state(inside.clone());
-        let mut serving = JoinSet::new();
-        serving.spawn(async move {
+            .with_state(state.clone());
+        let mut server_task = JoinSet::new();
+        server_task.spawn(async move {
             let _ = axum::serve(listener, router).await;
         });
-        Self { inside, _serving: serving }
+        Self { state, _server_task: server_task }
     }
 
     pub fn issuer(&self) -> String {
-        self.inside.url("")
+        self.state.url("")
     }
 
     /// Token validation that accepts its tokens.
-    pub fn door(&self) -> Door {
-        Door::Knows(self.inside.good.clone())
+    pub fn token_validation(&self) -> TokenValidation {
+        TokenValidation::ValidTokens(self.state.valid_tokens.clone())
     }
 
     /// The forms of all token requests with this grant type.
-    pub fn asked(&self, grant: &str) -> Vec<HashMap<String, String>> {
-        let book = self.inside.book();
-        book.asked
+    pub fn token_requests(&self, grant: &str) -> Vec<HashMap<String, String>> {
+        let records = self.state.records();
+        records
+            .token_requests
             .iter()
             .filter(|form| form.get("grant_type").is_some_and(|kind| kind == grant))
             .cloned()
@@ -152,148 +153,155 @@ impl ScriptedAuthority {
 
     /// Invalidates all access tokens.
     pub fn expire_access(&self) {
-        self.inside.good.lock().expect("no panic").clear();
+        self.state.valid_tokens.lock().expect("no panic").clear();
     }
 
     /// Answers every refresh request with this status.
-    pub fn fail_renewals(&self, status: u16) {
-        self.inside.book().renewals = Renewals::Failing(status);
+    pub fn fail_refreshes(&self, status: u16) {
+        self.state.records().refresh_handling = RefreshHandling::Failing(status);
     }
 
     /// Refuses every refresh request with an error that echoes it.
-    pub fn echo_renewals(&self) {
-        self.inside.book().renewals = Renewals::Echoing;
+    pub fn echo_refreshes(&self) {
+        self.state.records().refresh_handling = RefreshHandling::Echoing;
     }
 
     /// Makes the next tokens ones that no resource server accepts.
-    pub fn give_stale(&self, tokens: u64) {
-        self.inside.book().stale = tokens;
+    pub fn issue_stale_tokens(&self, tokens: u64) {
+        self.state.records().stale_tokens = tokens;
     }
 
     /// The revoked tokens.
     pub fn revoked(&self) -> Vec<String> {
-        self.inside.book().revoked.clone()
+        self.state.records().revoked.clone()
     }
 
     /// Delays code exchanges.
-    pub fn hold_codes(&self) {
-        self.inside.book().codes_held = true;
+    pub fn delay_code_exchanges(&self) {
+        self.state.records().code_exchanges_delayed = true;
     }
 
     /// Delays refresh requests: before they are processed, or before the response.
-    pub fn hold_renewals(&self, done: bool) {
-        self.inside.book().renewals = if done { Renewals::HeldAfter } else { Renewals::HeldBefore };
+    pub fn delay_refreshes(&self, done: bool) {
+        self.state.records().refresh_handling =
+            if done { RefreshHandling::DelayedAfter } else { RefreshHandling::DelayedBefore };
     }
 
     /// Answers refresh requests and code exchanges from now on, including the delayed ones.
-    pub fn answer_renewals(&self) {
+    pub fn resume_token_requests(&self) {
         {
-            let mut book = self.inside.book();
-            (book.renewals, book.codes_held) = (Renewals::Answered, false);
+            let mut records = self.state.records();
+            (records.refresh_handling, records.code_exchanges_delayed) = (RefreshHandling::Answered, false);
         }
-        self.inside.released.send_modify(|times| *times += 1);
+        self.state.released.send_modify(|count| *count += 1);
     }
 
     /// Returns when a refresh request or a code exchange is delayed.
-    pub async fn renewal_is_held(&self) {
-        self.inside.held.notified().await;
+    pub async fn refresh_is_delayed(&self) {
+        self.state.delayed.notified().await;
     }
 }
 
-impl Inside {
+impl AuthorityState {
     fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.state.lock().expect("no panic")
+    fn records(&self) -> MutexGuard<'_, AuthorityRecords> {
+        self.records.lock().expect("no panic")
     }
 
     /// Issues new tokens.
-    fn give(&self, book: &mut Book) -> Value {
-        book.given += 1;
-        let (access, refresh) = (format!("access-{}", book.given), format!("refresh-{}", book.given));
-        match book.stale {
+    fn issue_tokens(&self, records: &mut AuthorityRecords) -> Value {
+        records.issued += 1;
+        let (access, refresh) = (format!("access-{}", records.issued), format!("refresh-{}", records.issued));
+        match records.stale_tokens {
             0 => {
-                self.good.lock().expect("no panic").insert(access.clone());
+                self.valid_tokens.lock().expect("no panic").insert(access.clone());
             }
-            stale => book.stale = stale - 1,
+            stale_tokens => records.stale_tokens = stale_tokens - 1,
         }
-        book.refresh.insert(refresh.clone());
+        records.refresh.insert(refresh.clone());
         json!({ "access_token": access, "token_type": "Bearer", "expires_in": 3600, "refresh_token": refresh })
     }
 
     fn redeem(&self, form: &Fields) -> Option<Value> {
-        let mut book = self.book();
-        let asked = book.codes.remove(form.get("code")?)?;
+        let mut records = self.records();
+        let authorization = records.codes.remove(form.get("code")?)?;
         let proof = digest::digest(&digest::SHA256, form.get("code_verifier")?.as_bytes());
-        let same =
-            ["client_id", "redirect_uri", "resource"].iter().all(|name| form.get(*name) == asked.get(*name));
-        let proven = asked.get("code_challenge").is_some_and(|c| *c == URL_SAFE_NO_PAD.encode(proof));
-        (same && proven && form.contains_key("resource")).then(|| self.give(&mut book))
+        let is_same = ["client_id", "redirect_uri", "resource"]
+            .iter()
+            .all(|name| form.get(*name) == authorization.get(*name));
+        let is_proven =
+            authorization.get("code_challenge").is_some_and(|c| *c == URL_SAFE_NO_PAD.encode(proof));
+        (is_same && is_proven && form.contains_key("resource")).then(|| self.issue_tokens(&mut records))
     }
 
     fn renew(&self, form: &Fields) -> Option<Value> {
-        let mut book = self.book();
-        let known = form.get("refresh_token").is_some_and(|token| book.refresh.remove(token));
-        if !known {
+        let mut records = self.records();
+        let is_valid = form.get("refresh_token").is_some_and(|token| records.refresh.remove(token));
+        if !is_valid {
             // The token was used before: revoke everything derived from it.
-            book.refresh.clear();
-            self.good.lock().expect("no panic").clear();
+            records.refresh.clear();
+            self.valid_tokens.lock().expect("no panic").clear();
             return None;
         }
-        self.good.lock().expect("no panic").clear();
-        Some(self.give(&mut book))
+        self.valid_tokens.lock().expect("no panic").clear();
+        Some(self.issue_tokens(&mut records))
     }
 }
 
-async fn document(State(inside): State<Arc<Inside>>) -> Json<Value> {
-    let wrong = inside.wrong;
-    let issuer =
-        if wrong == Wrong::IssuerOfDocument { "https://honest.example".to_owned() } else { inside.url("") };
-    let token = match wrong {
-        Wrong::OpenTokenEndpoint => "http://honest.example/token".to_owned(),
-        _ => inside.url("/token"),
+async fn metadata(State(state): State<Arc<AuthorityState>>) -> Json<Value> {
+    let fault = state.fault;
+    let issuer = if fault == AuthorityFault::WrongMetadataIssuer {
+        "https://honest.example".to_owned()
+    } else {
+        state.url("")
+    };
+    let token = match fault {
+        AuthorityFault::PlainHttpTokenEndpoint => "http://honest.example/token".to_owned(),
+        _ => state.url("/token"),
     };
     let mut document = json!({
         "issuer": issuer,
-        "authorization_endpoint": inside.url("/authorize"),
+        "authorization_endpoint": state.url("/authorize"),
         "token_endpoint": token,
-        "revocation_endpoint": inside.url("/revoke"),
+        "revocation_endpoint": state.url("/revoke"),
         "response_types_supported": ["code"],
         "authorization_response_iss_parameter_supported": true,
         "token_endpoint_auth_methods_supported": ["none"],
     });
-    if wrong != Wrong::NoPkce {
+    if fault != AuthorityFault::NoPkce {
         document["code_challenge_methods_supported"] = json!(["S256"]);
     }
-    if wrong != Wrong::NoRegistration {
-        document["registration_endpoint"] = json!(inside.url("/register"));
+    if fault != AuthorityFault::NoRegistration {
+        document["registration_endpoint"] = json!(state.url("/register"));
     }
     Json(document)
 }
 
-async fn register(Json(asked): Json<Value>) -> (StatusCode, Json<Value>) {
-    let client = json!({ "client_id": "a-hub", "redirect_uris": asked["redirect_uris"] });
+async fn register(Json(request): Json<Value>) -> (StatusCode, Json<Value>) {
+    let client = json!({ "client_id": "a-hub", "redirect_uris": request["redirect_uris"] });
     (StatusCode::CREATED, Json(client))
 }
 
-async fn authorize(State(inside): State<Arc<Inside>>, Query(asked): Query<Fields>) -> Redirect {
-    let mut back = reqwest::Url::parse(&asked["redirect_uri"]).expect("an address");
+async fn authorize(State(state): State<Arc<AuthorityState>>, Query(request): Query<Fields>) -> Redirect {
+    let mut redirect = reqwest::Url::parse(&request["redirect_uri"]).expect("an address");
     let code = format!("code-{}", rand::random::<u64>());
-    let state = if inside.wrong == Wrong::State { "of-another" } else { &asked["state"] };
-    back.query_pairs_mut().append_pair("code", &code).append_pair("state", state);
-    match inside.wrong {
-        Wrong::NoIssuerOfAnswer => {}
-        Wrong::IssuerOfAnswer => {
-            back.query_pairs_mut().append_pair("iss", "https://honest.example");
+    let login_state =
+        if state.fault == AuthorityFault::WrongState { "of-another" } else { &request["state"] };
+    redirect.query_pairs_mut().append_pair("code", &code).append_pair("state", login_state);
+    match state.fault {
+        AuthorityFault::MissingResponseIssuer => {}
+        AuthorityFault::WrongResponseIssuer => {
+            redirect.query_pairs_mut().append_pair("iss", "https://honest.example");
         }
         _ => {
-            back.query_pairs_mut().append_pair("iss", &inside.url(""));
+            redirect.query_pairs_mut().append_pair("iss", &state.url(""));
         }
     }
-    inside.book().codes.insert(code, asked);
-    Redirect::to(back.as_str())
+    state.records().codes.insert(code, request);
+    Redirect::to(redirect.as_str())
 }
 
 fn fields(form: &str) -> Fields {
@@ -301,55 +309,55 @@ fn fields(form: &str) -> Fields {
     form.query_pairs().into_owned().collect()
 }
 
-async fn revoke(State(inside): State<Arc<Inside>>, form: String) -> StatusCode {
+async fn revoke(State(state): State<Arc<AuthorityState>>, form: String) -> StatusCode {
     let token = fields(&form).remove("token").expect("a token");
-    inside.good.lock().expect("no panic").remove(&token);
-    let mut book = inside.book();
-    book.refresh.remove(&token);
-    book.revoked.push(token);
+    state.valid_tokens.lock().expect("no panic").remove(&token);
+    let mut records = state.records();
+    records.refresh.remove(&token);
+    records.revoked.push(token);
     StatusCode::OK
 }
 
-async fn token(State(inside): State<Arc<Inside>>, form: String) -> Response {
+async fn token(State(state): State<Arc<AuthorityState>>, form: String) -> Response {
     let form = fields(&form);
-    let renews = form.get("grant_type").is_some_and(|kind| kind == "refresh_token");
-    let (renewals, codes_held) = {
-        let mut book = inside.book();
-        book.asked.push(form.clone());
-        (book.renewals, book.codes_held)
+    let is_refresh = form.get("grant_type").is_some_and(|kind| kind == "refresh_token");
+    let (refresh_handling, code_exchanges_delayed) = {
+        let mut records = state.records();
+        records.token_requests.push(form.clone());
+        (records.refresh_handling, records.code_exchanges_delayed)
     };
-    let mut released = inside.released.subscribe();
-    let mut held = async || {
-        inside.held.notify_one();
+    let mut released = state.released.subscribe();
+    let mut delayed = async || {
+        state.delayed.notify_one();
         let _ = released.changed().await;
     };
-    let given = match (renews, renewals) {
+    let issued = match (is_refresh, refresh_handling) {
         (false, _) => {
-            if codes_held {
-                held().await;
+            if code_exchanges_delayed {
+                delayed().await;
             }
-            inside.redeem(&form)
+            state.redeem(&form)
         }
-        (true, Renewals::Echoing) => {
-            let more = format!("what is wrong with {form:?}");
-            let refused = json!({ "error": "invalid_request", "error_description": more });
-            return (StatusCode::BAD_REQUEST, Json(refused)).into_response();
+        (true, RefreshHandling::Echoing) => {
+            let description = format!("what is wrong with {form:?}");
+            let error = json!({ "error": "invalid_request", "error_description": description });
+            return (StatusCode::BAD_REQUEST, Json(error)).into_response();
         }
-        (true, Renewals::Answered) => inside.renew(&form),
-        (true, Renewals::Failing(status)) => {
+        (true, RefreshHandling::Answered) => state.renew(&form),
+        (true, RefreshHandling::Failing(status)) => {
             return StatusCode::from_u16(status).expect("a status").into_response();
         }
-        (true, Renewals::HeldBefore) => {
-            held().await;
-            inside.renew(&form)
+        (true, RefreshHandling::DelayedBefore) => {
+            delayed().await;
+            state.renew(&form)
         }
-        (true, Renewals::HeldAfter) => {
-            let given = inside.renew(&form);
-            held().await;
-            given
+        (true, RefreshHandling::DelayedAfter) => {
+            let issued = state.renew(&form);
+            delayed().await;
+            issued
         }
     };
-    match given {
+    match issued {
         Some(tokens) => Json(tokens).into_response(),
         None => (StatusCode::BAD_REQUEST, Json(json!({ "error": "invalid_grant" }))).into_response(),
     }

@@ -76,7 +76,7 @@ fn start(definition: &Definition, environment: &Environment) -> Result<Child, Ca
     Command::new(&definition.program)
         .args(&definition.args)
         .env_clear()
-        .envs(environment.passed_on())
+        .envs(environment.inherited())
         .envs(definition.env.iter().map(|(name, value)| (name, value.expose_secret())))
         .current_dir(&definition.folder)
         .stdin(Stdio::piped())
@@ -159,7 +159,7 @@ async fn run_to_end(
     };
     drop(group);
     if let Some(guardian) = guardian {
-        guardian.call_off().await;
+        guardian.dismiss().await;
     }
     let stderr_bytes = stderr_bytes.into_inner().unwrap_or_else(PoisonError::into_inner);
     ran.stderr = lines(&stderr_bytes, &Withheld::of(&definition.env));
@@ -224,7 +224,7 @@ async fn read(
 /// The last lines of standard error, without the secrets passed to the program.
 fn lines(bytes: &[u8], withheld: &Withheld) -> Vec<String> {
     let cleaned: Vec<String> =
-        bytes.split(|byte| *byte == b'\n').map(|line| withheld.out_of(clean(line))).collect();
+        bytes.split(|byte| *byte == b'\n').map(|line| withheld.redact(clean(line))).collect();
     let text = cleaned.join("\n");
     let text = redact::text(&text).unwrap_or(text);
     let mut lines: Vec<String> = text.trim_end().lines().map(str::to_owned).collect();

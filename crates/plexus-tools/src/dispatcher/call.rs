@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use plexus_kit::SeeThrough;
-use plexus_kit::trace::Incoming;
+use plexus_kit::RunToCompletion;
+use plexus_kit::trace::ReceivedContexts;
 use plexus_proto::{CallId, SessionId, Timestamp};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -70,7 +70,7 @@ pub struct Call {
     /// Answers that the caller sent along with the call, before any question: an object.
     pub inputs: Option<RawJson>,
     /// The trace that the caller states as this call's parent.
-    pub trace: Incoming,
+    pub trace: ReceivedContexts,
     /// Dropped when the call has ended, also if the caller has disconnected.
     pub until_end: Option<Box<dyn Send + Sync>>,
 }
@@ -96,7 +96,7 @@ impl Call {
             asker: None,
             log: None,
             inputs: None,
-            trace: Incoming::default(),
+            trace: ReceivedContexts::default(),
             until_end: None,
         }
     }
@@ -142,7 +142,7 @@ impl Call {
     }
 
     #[must_use]
-    pub fn with_trace(self, trace: Incoming) -> Self {
+    pub fn with_trace(self, trace: ReceivedContexts) -> Self {
         Self { trace, ..self }
     }
 }
@@ -160,7 +160,7 @@ impl fmt::Debug for Call {
 #[derive(Debug)]
 pub struct PendingCall {
     pub call_id: CallId,
-    pub reply: SeeThrough<CallReply>,
+    pub reply: RunToCompletion<CallReply>,
 }
 
 /// The reply to a call that has ended.

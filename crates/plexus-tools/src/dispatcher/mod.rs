@@ -228,7 +228,7 @@ impl Dispatcher {
             inner.metrics.ended(&ended, began.elapsed());
             ended
         };
-        let reply = self.0.supervisor.see_through(Stage::Work, "call", work.instrument(span));
+        let reply = self.0.supervisor.run_to_completion(Stage::Work, "call", work.instrument(span));
         PendingCall { call_id, reply }
     }
 }
@@ -349,7 +349,7 @@ impl Inner {
             asker: call.asker,
             log: call.log,
             inputs: call.inputs,
-            trace: call.trace.passed_on(&Span::current()),
+            trace: call.trace.context_for_tool(&Span::current()),
             sessions: self.sessions.clone(),
         }
     }

@@ -60,7 +60,7 @@ pub(super) fn spawn(config: &StdioConfig, connect: &Connect) -> Result<SpawnedPr
     command
         .args(&config.args)
         .env_clear()
-        .envs(connect.environment.passed_on())
+        .envs(connect.environment.inherited())
         .envs(config.env.iter().map(|(name, value)| (name, value.expose_secret())))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -194,7 +194,7 @@ impl ProcessTask {
         let Self { group, guardian, ended: exit, process, .. } = self;
         drop(group);
         if let Some(guardian) = guardian {
-            guardian.call_off().await;
+            guardian.dismiss().await;
         }
         exit.send_replace(Some(description(ended)));
         let read = async {

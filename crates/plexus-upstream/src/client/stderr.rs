@@ -80,7 +80,7 @@ impl StderrRing {
     }
 
     fn push(&self, line: &[u8], withheld: &Withheld) {
-        let mut line = withheld.out_of(clean(line));
+        let mut line = withheld.redact(clean(line));
         line.truncate(line.floor_char_boundary(MAX_LINE));
         let mut ring = self.ring();
         ring.pushed += 1;
@@ -128,7 +128,7 @@ pub(super) fn shown(text: &[u8]) -> String {
 
 /// Like [`shown`], and also without the secrets that its writer was given.
 pub(super) fn shown_without(text: &[u8], withheld: &Withheld) -> String {
-    let text = withheld.out_of(clean(&text[..text.len().min(readable(withheld))]));
+    let text = withheld.redact(clean(&text[..text.len().min(readable(withheld))]));
     cut(&plexus_tools::redacted(&text).unwrap_or(text), SHOWN)
 }
 

@@ -89,7 +89,7 @@ fn without_credential(field: &Field<'_>, text: &str) -> String {
 #[must_use]
 pub fn has_references(document: &Value) -> bool {
     match document {
-        Value::String(text) => reference::is_in(text),
+        Value::String(text) => reference::contains_reference(text),
         Value::Array(items) => items.iter().any(has_references),
         Value::Object(fields) => {
             let certificates = fields.get("auth").is_some_and(|auth| auth.get("tls").is_some());
@@ -157,11 +157,11 @@ fn visit(document: &Map<String, Value>, look: &mut dyn FnMut(&Field<'_>, &str)) 
 fn is_credential(field: &Field<'_>, text: &str) -> bool {
     let literal = reference::literal(text);
     let may_be_address = matches!(field, Field::Key("url") | Field::Argument { .. });
-    if credential::is_in(&literal) || (may_be_address && without_random(&literal) != literal) {
+    if credential::contains_credential(&literal) || (may_be_address && without_random(&literal) != literal) {
         return true;
     }
     // In a string that contains a reference, the literal part is assumed to surround the credential.
-    if reference::is_in(text) {
+    if reference::contains_reference(text) {
         return false;
     }
     match field {

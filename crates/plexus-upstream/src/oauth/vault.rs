@@ -52,7 +52,7 @@ impl Vault {
         let (server, now) = (server.to_owned(), self.clock.now());
         let written = self.store.write(move |conn| {
             Box::pin(
-                async move { conn.keep_upstream_credential(&server, CREDENTIAL_KIND, &sealed, now).await },
+                async move { conn.store_upstream_credential(&server, CREDENTIAL_KIND, &sealed, now).await },
             )
         });
         written.await.map_err(|error| error.to_string())
@@ -61,7 +61,7 @@ impl Vault {
     pub(super) async fn forget(&self, server: &str) -> Result<(), String> {
         let server = server.to_owned();
         let forgotten = self.store.write(move |conn| {
-            Box::pin(async move { conn.forget_upstream_credentials(&server).await.map(drop) })
+            Box::pin(async move { conn.delete_upstream_credentials(&server).await.map(drop) })
         });
         forgotten.await.map_err(|error| error.to_string())
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use plexus_testkit::conformance::{self, Check, Report, Suite};
 use plexus_testkit::fixture::{Eras, Fixture, TASK_AFTER};
-use plexus_testkit::{Link, TestHub};
+use plexus_testkit::{FaultyLink, TestHub};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -71,13 +71,13 @@ fn unexpected_results(report: &Report, excuses: &[KnownFailure]) -> Vec<String> 
 }
 
 /// A server of an era behind a hub, with an endpoint for a suite that cannot send tokens.
-async fn bridge(hub: &TestHub, upstream: Eras) -> (plexus_testkit::fixture::HttpFixture, Link) {
+async fn bridge(hub: &TestHub, upstream: Eras) -> (plexus_testkit::fixture::HttpFixture, FaultyLink) {
     let fixture = Fixture::new().only(upstream).start().await;
     // The suite changes the tools, which must be listed without approval.
     let document = json!({ "url": fixture.url(), "naming": "bare", "approve": "auto" });
     hub.add_upstream("fixture", &document).await;
     let token = hub.token("conformance", &["call:*"]).await.token;
-    let link = Link::with_token(hub.address(), &token).await;
+    let link = FaultyLink::with_token(hub.address(), &token).await;
     (fixture, link)
 }
 

@@ -1,7 +1,7 @@
 //! Resources and prompts of servers behind the hub: who sees them, and by which names.
 
 use plexus_testkit::fixture::{Eras, Fixture, HttpFixture};
-use plexus_testkit::{AskedClient, Speaks, TestHub};
+use plexus_testkit::{ClientRevision, InteractiveClient, TestHub};
 use serde_json::{Value, json};
 
 async fn hub_with(file: Value) -> (TestHub, HttpFixture) {
@@ -17,12 +17,12 @@ async fn hub_with(file: Value) -> (TestHub, HttpFixture) {
     (hub, server)
 }
 
-async fn connect(hub: &TestHub, token: &str) -> AskedClient {
-    AskedClient::connect(hub, token, Speaks::Stateless, json!({})).await
+async fn connect(hub: &TestHub, token: &str) -> InteractiveClient {
+    InteractiveClient::connect(hub, token, ClientRevision::Stateless, json!({})).await
 }
 
 /// Names of prompts, or URIs of resources.
-async fn list(client: &AskedClient, list_kind: &str) -> Vec<String> {
+async fn list(client: &InteractiveClient, list_kind: &str) -> Vec<String> {
     let list = client.request(&format!("{list_kind}/list"), json!({})).await.expect("a list");
     let key = if list_kind == "prompts" { "name" } else { "uri" };
     let entries = list[list_kind].as_array().expect("entries").iter();

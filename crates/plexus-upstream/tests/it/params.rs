@@ -50,7 +50,11 @@ async fn marked_arguments_must_be_in_the_headers_whatever_the_era_of_the_server(
             (all.clone(), &[three, yes], "mcp-param-region is missing"),
             (all.clone(), &[encoded, ("mcp-param-replicas", "4"), yes], "mcp-param-replicas is \"4\""),
             (all.clone(), &[encoded, ("mcp-param-replicas", "three"), yes], "is \"three\""),
-            (all.clone(), &[encoded, three, ("mcp-param-dry-run", "1")], "is \"1\", but the body has \"true\""),
+            (
+                all.clone(),
+                &[encoded, three, ("mcp-param-dry-run", "1")],
+                "is \"1\", but the body has \"true\"",
+            ),
             (all, &[("Mcp-Param-Region", "=?base64?S8O2bG4?="), three, yes], "not valid Base64"),
             (json!({}), &[("Mcp-Param-Region", "eu")], "but the argument is missing"),
             (json!({ "region": null }), &[("Mcp-Param-Region", "null")], "but the argument is missing"),

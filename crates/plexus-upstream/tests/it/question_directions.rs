@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use plexus_testkit::asked::{NEW, OLD, accepted, all, willing};
 use plexus_testkit::fixture::{Eras, Fixture};
-use plexus_testkit::{AskedClient, Reply, Speaks, TestHub, stdio_fixture};
+use plexus_testkit::interactive_client::{
+    REVISION_2025_06, REVISION_2025_11, accepted_form, all_capabilities, consenting_client,
+};
+use plexus_testkit::{ClientRevision, InteractiveClient, QuestionReply, TestHub, stdio_fixture};
 use serde_json::{Value, json};
 
 const ERAS: [Eras; 2] = [Eras::Revision("2025-06-18"), Eras::Stateless];
@@ -19,8 +21,8 @@ async fn questions_cross_all_combinations_of_eras() {
     hub.add_upstream("old", &json!({ "url": old.url() })).await;
     hub.add_upstream("new", &json!({ "url": new.url() })).await;
     for server in ["old", "new"] {
-        for speaks in [OLD, NEW, Speaks::Stateless] {
-            let client = willing(&hub, &token, speaks).await;
+        for speaks in [REVISION_2025_06, REVISION_2025_11, ClientRevision::Stateless] {
+            let client = consenting_client(&hub, &token, speaks).await;
             let call =
                 async |tool: &str| client.tool_text(&format!("mcp__{server}__{tool}"), json!({})).await;
             let text = call("test_input_required_result_elicitation").await;
@@ -43,8 +45,8 @@ async fn question_over_a_pipe_reaches_its_caller() {
     let token = hub.token("ann", &["call:*"]).await.token;
     for (name, eras) in [("old", Eras::Sessions), ("new", Eras::Stateless)] {
         hub.add_upstream(name, &stdio_fixture(eras)).await;
-        for speaks in [NEW, Speaks::Stateless] {
-            let client = willing(&hub, &token, speaks).await;
+        for speaks in [REVISION_2025_11, ClientRevision::Stateless] {
+            let client = consenting_client(&hub, &token, speaks).await;
             let tool = format!("mcp__{name}__test_input_required_result_elicitation");
             assert_eq!(client.tool_text(&tool, json!({})).await, "Hello, Ann!", "{name} {speaks:?}");
         }
@@ -58,11 +60,13 @@ async fn answer_may_take_longer_than_the_server_timeout() {
         let token = hub.token("ann", &["call:*"]).await.token;
         let server = Fixture::new().only(eras).start().await;
         hub.add_upstream("fix", &json!({ "url": server.url(), "timeout": "1s" })).await;
-        for speaks in [NEW, Speaks::Stateless] {
-            let client = AskedClient::connect(&hub, &token, speaks, all()).await.answering(|_, _| {
-                std::thread::sleep(Duration::from_millis(1_800));
-                Reply::Result(accepted("Ann"))
-            });
+        for speaks in [REVISION_2025_11, ClientRevision::Stateless] {
+            let client = InteractiveClient::connect(&hub, &token, speaks, all_capabilities())
+                .await
+                .answer_with(|_, _| {
+                    std::thread::sleep(Duration::from_millis(1_800));
+                    QuestionReply::Result(accepted_form("Ann"))
+                });
             let text = client.tool_text("mcp__fix__test_input_required_result_elicitation", json!({})).await;
             assert_eq!(text, "Hello, Ann!", "{eras:?} {speaks:?}");
         }
@@ -86,7 +90,7 @@ async fn death_of_a_waiting_server_is_reported_without_a_rerun() {
         let address = server.address();
         hub.add_upstream("fix", &json!({ "url": server.url() })).await;
         let mut params = json!({ "name": "mcp__fix__count_runs", "arguments": { "id": "one" } });
-        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = all();
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = all_capabilities();
         let parked = client.modern("tools/call", params.clone()).await.result();
         assert_eq!(parked["resultType"], "input_required", "{parked}");
         drop(server);
@@ -131,13 +135,13 @@ async fn incapable_client_gets_no_questions() {
         let server = Fixture::new().only(eras).start().await;
         hub.add_upstream(name, &json!({ "url": server.url() })).await;
         let tool = format!("mcp__{name}__test_missing_capability");
-        let client = AskedClient::connect(&hub, &token, NEW, json!({})).await;
+        let client = InteractiveClient::connect(&hub, &token, REVISION_2025_11, json!({})).await;
         let result: Value = client.tool(&tool, json!({})).await.unwrap();
         assert_eq!(result["isError"], true, "{result}");
-        assert!(client.heard().is_empty());
+        assert!(client.received().is_empty());
         // The stateless revision has a code for this, regardless of the server's era.
         for can in [json!({}), json!({ "elicitation": {} })] {
-            let client = AskedClient::connect(&hub, &token, Speaks::Stateless, can).await;
+            let client = InteractiveClient::connect(&hub, &token, ClientRevision::Stateless, can).await;
             let error = client.tool(&tool, json!({})).await.unwrap_err();
             assert_eq!((error.status, error.code), (400, -32021), "{name}: {error:?}");
             assert_eq!(error.data, json!({ "requiredCapabilities": { "sampling": {} } }), "{name}");

@@ -435,11 +435,11 @@ fn print_connected(
         false => format!("{} is connected.", agent.name),
     })?;
     out.line(&format!("  Token: {}.", grant::describe(grant, out)))?;
-    let moved = planned.moves.names();
-    if !moved.is_empty() {
+    let moved_servers = planned.moves.names();
+    if !moved_servers.is_empty() {
         out.line(&format!(
             "  Now behind the hub: {}. `plexus upstream list` shows their state; `plexus disconnect {}` puts them back.",
-            moved.join(", "),
+            moved_servers.join(", "),
             agent.id
         ))?;
     }

@@ -95,7 +95,9 @@ impl DatabaseArgs {
 /// folder is from before the move.
 fn existing_database(options: StoreOptions) -> anyhow::Result<StoreOptions> {
     match DatabaseNote::read(&options.data_dir)? {
-        Some(note) if options.database_url.is_none() && !note.place.is_sqlite() => Err(no_database(&options)),
+        Some(note) if options.database_url.is_none() && !note.location.is_sqlite() => {
+            Err(no_database(&options))
+        }
         _ => Ok(options.with_noted_database()?),
     }
 }
@@ -122,11 +124,11 @@ pub(crate) async fn run(args: DbArgs, invocation: &Invocation<'_>) -> anyhow::Re
 fn no_database(options: &StoreOptions) -> anyhow::Error {
     let folder = options.data_dir.display();
     if let Ok(Some(note)) = DatabaseNote::read(&options.data_dir) {
-        let (why, hint) = match note.place.is_sqlite() {
+        let (why, hint) = match note.location.is_sqlite() {
             true => ("which does not exist", "put it back, or restore a backup into a new folder"),
             false => ("but its URL was not given", "set PLEXUS_DATABASE_URL, or pass --database-url"),
         };
-        let message = format!("the data folder {folder} belongs to {}, {why}", note.place);
+        let message = format!("the data folder {folder} belongs to {}, {why}", note.location);
         return Failure::new(Exit::Failed, message).hint(hint).into();
     }
     let message = format!("there is no database in {folder} yet");

@@ -201,10 +201,10 @@ async fn with_suggestion(hub: &Hub, error: anyhow::Error, node: Option<&str>) ->
         Err(error) => return error,
     };
     if let Some(node) = node.filter(|_| failure.code == Some(ErrorCode::NotFound))
-        && let Some(meant) = listing::did_you_mean(hub, "nodes", "name", node).await
+        && let Some(suggestion) = listing::did_you_mean(hub, "nodes", "name", node).await
     {
         let hint = failure.hint.take().unwrap_or_default();
-        failure.hint = Some(format!("Did you mean {}? {hint}", shell::name(&one_line(&meant))));
+        failure.hint = Some(format!("Did you mean {}? {hint}", shell::name(&one_line(&suggestion))));
     }
     failure.into()
 }

@@ -179,9 +179,9 @@ fn kind_of(args: &RunArgs) -> anyhow::Result<AgentKind> {
     }
     AgentKind::named(&args.agent).ok_or_else(|| {
         let known: Vec<&str> = AgentKind::KNOWN.iter().map(|kind| kind.as_str()).collect();
-        let meant = plexus_kit::config::nearest(&args.agent, known.iter().copied());
-        let hint = match meant {
-            Some(meant) => format!("did you mean {meant}? For any other command add --generic"),
+        let suggestion = plexus_kit::config::nearest(&args.agent, known.iter().copied());
+        let hint = match suggestion {
+            Some(suggestion) => format!("did you mean {suggestion}? For any other command add --generic"),
             None => format!("known agents: {}; for any other command add --generic", known.join(", ")),
         };
         Failure::new(Exit::Usage, format!("{:?} is not a known agent", args.agent)).hint(hint).into()

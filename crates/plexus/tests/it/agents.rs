@@ -43,11 +43,11 @@ impl AgentSetup {
     async fn restart_hub(self, killed_at: &str, back_at: &str) -> Self {
         let Self { plexus, hub, model, token } = self;
         let address = hub.address().to_string();
-        model.reached(killed_at).await;
+        model.wait_until_reached(killed_at).await;
         hub.kill().await;
         if back_at != killed_at {
             model.release(killed_at);
-            model.reached(back_at).await;
+            model.wait_until_reached(back_at).await;
         }
         let hub = plexus.up_with(&["--listen", &address]).await;
         model.release(back_at);

@@ -1,11 +1,11 @@
 //! A hub without a terminal: `plexus up --background`, `plexus down` and `plexus service`.
 
-use plexus_testkit::{Plexus, Ran};
+use plexus_testkit::{Plexus, ProgramOutput};
 use serde_json::Value;
 
 use crate::pty::run_on_terminal;
 
-async fn up(plexus: &Plexus, more: &[&str]) -> Ran {
+async fn up(plexus: &Plexus, more: &[&str]) -> ProgramOutput {
     plexus.run(&[&["up", "--background", "--listen", "127.0.0.1:0"], more].concat()).await
 }
 
@@ -70,8 +70,8 @@ async fn down_stops_a_foreground_hub() {
 #[tokio::test]
 async fn failed_background_start_is_explained_and_leaves_nothing() {
     let plexus = crate::plexus();
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = taken.local_addr().expect("an address").to_string();
+    let occupied = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = occupied.local_addr().expect("an address").to_string();
     let refused = plexus.run(&["up", "--background", "--listen", &address]).await;
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.stderr.contains(&format!("cannot listen on {address}")), "{refused:?}");

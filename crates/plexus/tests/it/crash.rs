@@ -11,7 +11,7 @@ pub(crate) mod records;
 mod scene;
 
 use plexus_testkit::Plexus;
-use plexus_testkit::faults::{Load, OnSilence, rounds};
+use plexus_testkit::faults::{Load, UnansweredPolicy, rounds};
 
 use scene::{HubScene, Plan};
 
@@ -139,7 +139,7 @@ async fn retrying_clients_write_once_through_fifty_rounds_of_crashes_on_postgres
 /// One fault per round; interrupted writes are checked before they are sent again.
 async fn interrupted(plexus: Plexus, count: u64) {
     let mut scene = HubScene::new(plexus, Plan::OneFault).await;
-    let load = Load { most: WRITES, on_silence: OnSilence::Stop };
+    let load = Load { most: WRITES, unanswered_policy: UnansweredPolicy::Stop };
     let tally = rounds(&mut scene, count, load).await;
     eprintln!("done without an answer: {}", scene.done_unanswered());
     if tally.rounds < count {
@@ -152,7 +152,7 @@ async fn interrupted(plexus: Plexus, count: u64) {
 /// Several faults per round; clients retry until they get an answer.
 async fn retrying(plexus: Plexus, count: u64) {
     let mut scene = HubScene::new(plexus, Plan::ManyFaults).await;
-    let load = Load { most: WRITES, on_silence: OnSilence::Retry };
+    let load = Load { most: WRITES, unanswered_policy: UnansweredPolicy::Retry };
     let tally = rounds(&mut scene, count, load).await;
     assert_eq!(tally.unanswered, 0, "{tally:?}");
     if tally.rounds < count {

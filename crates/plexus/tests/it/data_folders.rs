@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use plexus_testkit::{HubProcess, Plexus, Ran, postgres};
+use plexus_testkit::{HubProcess, Plexus, ProgramOutput, postgres};
 use serde_json::{Value, json};
 
 use crate::tampering::{AuditTable, call, stopped, wait_until_signed};
@@ -27,7 +27,7 @@ async fn copied() -> (Plexus, HubProcess, PathBuf) {
 }
 
 /// Standard error of a command that must have exited with this code.
-fn stderr_with_code(ran: &Ran, code: i32) -> &str {
+fn stderr_with_code(ran: &ProgramOutput, code: i32) -> &str {
     assert_eq!(ran.code, Some(code), "{ran:?}");
     &ran.stderr
 }
@@ -135,15 +135,15 @@ async fn doctor_verifies_the_newest_entries_and_reports_the_last_full_check() {
 async fn missing_database_is_not_replaced_by_an_empty_one() {
     let plexus = stopped().await;
     let database = plexus.data_dir().join("plexus.db");
-    let away = plexus.home().join("plexus.db");
-    std::fs::rename(&database, &away).expect("it can be moved");
+    let moved_database = plexus.home().join("plexus.db");
+    std::fs::rename(&database, &moved_database).expect("it can be moved");
     let refused = plexus.run(&["up", "--listen", "127.0.0.1:0"]).await;
     assert!(refused.failed(1).contains("is missing") && !database.exists(), "{refused:?}");
     // Also without the database note, which older hubs did not write.
     std::fs::remove_file(plexus.data_dir().join("database.json")).expect("the note");
     let refused = plexus.run(&["up", "--listen", "127.0.0.1:0"]).await;
     assert!(refused.failed(1).contains("is missing") && !database.exists(), "{refused:?}");
-    std::fs::rename(&away, &database).expect("it can be moved");
+    std::fs::rename(&moved_database, &database).expect("it can be moved");
     let hub = plexus.up().await;
     assert_eq!(hub.api("/api/v1/status").await["audit"]["intact_at_start"], true);
 }
@@ -342,6 +342,9 @@ async fn folder_with_a_sqlite_file_elsewhere_is_found_without_its_url() {
     assert!(plexus.run(&["audit", "verify", text(&backup)]).await.ok().starts_with("Intact: "));
 
     std::fs::remove_file(&file).expect("it can be removed");
-    let gone = plexus.run(&["db", "status"]).await;
-    assert!(gone.failed(1).contains(text(&file)) && gone.stderr.contains("does not exist"), "{gone:?}");
+    let without_token = plexus.run(&["db", "status"]).await;
+    assert!(
+        without_token.failed(1).contains(text(&file)) && without_token.stderr.contains("does not exist"),
+        "{without_token:?}"
+    );
 }

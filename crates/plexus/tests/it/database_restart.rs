@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use plexus_testkit::faults::{Load, OnSilence, Scene, Schedule, Sent, Strike, exactly_once, rounds};
+use plexus_testkit::faults::{Load, Scene, Schedule, Sent, Strike, UnansweredPolicy, exactly_once, rounds};
 use plexus_testkit::postgres::PostgresServer;
-use plexus_testkit::{Door, HubProcess, Lane, Signal};
+use plexus_testkit::{HubProcess, SessionWriter, Signal, WriterProtocol};
 use rand::RngExt;
 use rand::rngs::StdRng;
 
@@ -27,7 +27,7 @@ struct Outage {
 }
 
 impl Scene for DatabaseScene {
-    type Writer = Lane;
+    type Writer = SessionWriter;
     type Fault = Outage;
 
     fn schedule(&self, rng: &mut StdRng) -> Schedule<Outage> {
@@ -43,16 +43,17 @@ impl Scene for DatabaseScene {
         (0..6).map(strike).collect()
     }
 
-    async fn writers(&mut self, round: u64) -> Vec<Lane> {
-        let mut lanes = Vec::new();
+    async fn writers(&mut self, round: u64) -> Vec<SessionWriter> {
+        let mut writers = Vec::new();
         for index in 0..6 {
             let name = format!("r{round}-{index}");
             let token = self.hub.token(&name).await;
-            let mut lane = Lane::new(self.hub.url(""), token, Door::nth(index, "2025-06-18", name));
-            lane.expect_outages();
-            lanes.push(lane);
+            let mut writer =
+                SessionWriter::new(self.hub.url(""), token, WriterProtocol::nth(index, "2025-06-18", name));
+            writer.expect_outages();
+            writers.push(writer);
         }
-        lanes
+        writers
     }
 
     async fn strike(&mut self, outage: Outage) {
@@ -61,11 +62,11 @@ impl Scene for DatabaseScene {
         self.server.start_again().await;
     }
 
-    async fn check(&mut self, sent: Vec<Sent<Lane>>) {
+    async fn check(&mut self, sent: Vec<Sent<SessionWriter>>) {
         for mut sent in sent {
-            let found = sent.writer.found().await.expect("the hub answers");
-            assert_eq!(found.len(), sent.attempts.len(), "{:?}", sent.writer.door);
-            exactly_once(&sent, &found).unwrap_or_else(|wrong| panic!("{:?}: {wrong}", sent.writer.door));
+            let found = sent.writer.stored_markers().await.expect("the hub answers");
+            assert_eq!(found.len(), sent.attempts.len(), "{:?}", sent.writer.protocol);
+            exactly_once(&sent, &found).unwrap_or_else(|wrong| panic!("{:?}: {wrong}", sent.writer.protocol));
         }
         let report = self.hub.api("/api/v1/audit/verify").await;
         assert_eq!(report["ok"], true, "{report}");
@@ -77,7 +78,8 @@ async fn outages(count: u64) {
     let plexus = crate::plexus().with("PLEXUS_DATABASE_URL", server.url());
     let hub = plexus.up().await;
     let mut scene = DatabaseScene { server, hub };
-    let tally = rounds(&mut scene, count, Load { most: WRITES, on_silence: OnSilence::Retry }).await;
+    let tally =
+        rounds(&mut scene, count, Load { most: WRITES, unanswered_policy: UnansweredPolicy::Retry }).await;
     assert!(tally.acknowledged > 0, "no load: {tally:?}");
     assert!(tally.retries > 0, "no caller ever had to retry: {tally:?}");
     assert!(scene.hub.terminate().await.success());

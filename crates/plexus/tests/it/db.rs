@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use plexus_testkit::faults::Write;
-use plexus_testkit::{Door, HubProcess, Lane, Plexus, postgres};
+use plexus_testkit::{HubProcess, Plexus, SessionWriter, WriterProtocol, postgres};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -16,42 +16,42 @@ fn text(path: &std::path::Path) -> &str {
     path.to_str().expect("text")
 }
 
-async fn lanes(hub: &HubProcess, count: usize) -> Vec<Lane> {
-    let mut lanes = Vec::new();
+async fn writers(hub: &HubProcess, count: usize) -> Vec<SessionWriter> {
+    let mut writers = Vec::new();
     for index in 0..count {
-        let door = match index % 3 {
-            0 => Door::Session { version: "2025-06-18", id: None },
-            1 => Door::Stateless { thread: format!("thread-{index}") },
-            _ => Door::Rest { session: format!("session-{index}") },
+        let protocol = match index % 3 {
+            0 => WriterProtocol::Session { version: "2025-06-18", id: None },
+            1 => WriterProtocol::Stateless { thread: format!("thread-{index}") },
+            _ => WriterProtocol::Rest { session: format!("session-{index}") },
         };
-        lanes.push(Lane::new(hub.url(""), hub.token(&format!("agent-{index}")).await, door));
+        writers.push(SessionWriter::new(hub.url(""), hub.token(&format!("agent-{index}")).await, protocol));
     }
-    lanes
+    writers
 }
 
-async fn write_one(lane: &mut Lane, index: usize, number: usize) -> String {
+async fn write_one(writer: &mut SessionWriter, index: usize, number: usize) -> String {
     let marker = format!("w0.{index}.{number};");
     let write = Write { number, key: format!("key-{marker}"), marker };
-    let (tool, arguments) = Lane::arguments(&write);
-    lane.call(tool, arguments, Some(&write.key)).await.expect("the hub answers");
+    let (tool, arguments) = SessionWriter::arguments(&write);
+    writer.call(tool, arguments, Some(&write.key)).await.expect("the hub answers");
     write.marker
 }
 
-async fn backup_under_load(plexus: &Plexus, elsewhere: &Plexus) {
+async fn backup_under_load(plexus: &Plexus, other_plexus: &Plexus) {
     let hub = plexus.up().await;
     let stop = Arc::new(AtomicBool::new(false));
     let mut clients = JoinSet::new();
     let mut acknowledged = Vec::new();
-    for (index, mut lane) in lanes(&hub, 4).await.into_iter().enumerate() {
+    for (index, mut writer) in writers(&hub, 4).await.into_iter().enumerate() {
         let (stop, (progress, count)) = (stop.clone(), watch::channel(0));
         acknowledged.push(count);
         clients.spawn(async move {
             let mut markers = Vec::new();
             while !stop.load(Ordering::Relaxed) && markers.len() < WRITES {
-                markers.push(write_one(&mut lane, index, markers.len()).await);
+                markers.push(write_one(&mut writer, index, markers.len()).await);
                 progress.send_replace(markers.len());
             }
-            (index, lane, markers)
+            (index, writer, markers)
         });
     }
     let file = plexus.home().join("backup.tar.gz");
@@ -69,14 +69,14 @@ async fn backup_under_load(plexus: &Plexus, elsewhere: &Plexus) {
     clients.sort_by_key(|(index, ..)| *index);
     drop(hub);
 
-    let restored = elsewhere.run(&["db", "restore", text(&file), "--json"]).await.json(0);
+    let restored = other_plexus.run(&["db", "restore", text(&file), "--json"]).await.json(0);
     assert_eq!(restored["audit_intact"], true, "{restored}");
-    let hub = elsewhere.up().await;
+    let hub = other_plexus.up().await;
     let mut total = 0;
-    for ((_, mut lane, markers), acknowledged) in clients.into_iter().zip(before) {
+    for ((_, mut writer, markers), acknowledged) in clients.into_iter().zip(before) {
         // Token and session still work, because the backup contains the keys.
-        lane.moved_to(hub.url(""));
-        let found = lane.found().await.expect("the restored hub answers");
+        writer.set_url(hub.url(""));
+        let found = writer.stored_markers().await.expect("the restored hub answers");
         for marker in &markers[..acknowledged] {
             assert_eq!(found.iter().filter(|found| *found == marker).count(), 1, "{marker}");
         }
@@ -117,10 +117,10 @@ async fn export_moves_a_hub_from_sqlite_to_postgres() {
     let Some(url) = postgres::database().await else { return };
     let plexus = crate::plexus();
     let hub = plexus.up().await;
-    let mut lanes = lanes(&hub, 3).await;
-    for (index, lane) in lanes.iter_mut().enumerate() {
+    let mut writers = writers(&hub, 3).await;
+    for (index, writer) in writers.iter_mut().enumerate() {
         for number in 0..30 {
-            write_one(lane, index, number).await;
+            write_one(writer, index, number).await;
         }
     }
     let before = contents(&hub).await;
@@ -140,10 +140,10 @@ async fn export_moves_a_hub_from_sqlite_to_postgres() {
     let report = hub.api("/api/v1/audit/verify").await;
     assert_eq!((&report["ok"], &report["signed"]), (&json!(true), &head), "{report}");
     // Clients continue to work.
-    for (index, lane) in lanes.iter_mut().enumerate() {
-        lane.moved_to(hub.url(""));
-        write_one(lane, index, 30).await;
-        assert_eq!(lane.found().await.expect("an answer").len(), 31);
+    for (index, writer) in writers.iter_mut().enumerate() {
+        writer.set_url(hub.url(""));
+        write_one(writer, index, 30).await;
+        assert_eq!(writer.stored_markers().await.expect("an answer").len(), 31);
     }
     assert_eq!(hub.api("/api/v1/audit/verify").await["ok"], true);
 
@@ -162,9 +162,9 @@ async fn export_moves_a_hub_from_sqlite_to_postgres() {
 async fn backup_of_a_tampered_hub_does_not_verify() {
     let plexus = crate::plexus();
     let hub = plexus.up().await;
-    let mut lane = lanes(&hub, 1).await.remove(0);
+    let mut writer = writers(&hub, 1).await.remove(0);
     for number in 0..5 {
-        write_one(&mut lane, 0, number).await;
+        write_one(&mut writer, 0, number).await;
     }
     assert!(hub.terminate().await.success());
     let database = sqlx::sqlite::SqliteConnectOptions::new().filename(plexus.data_dir().join("plexus.db"));
@@ -179,9 +179,9 @@ async fn backup_of_a_tampered_hub_does_not_verify() {
     let made = plexus.run(&["db", "backup", text(&file)]).await;
     assert_eq!(made.code, Some(3), "{made:?}");
     assert!(made.stderr.contains("not intact") && file.exists(), "{made:?}");
-    let elsewhere = crate::plexus();
-    elsewhere.run(&["db", "restore", text(&file)]).await.ok();
-    let hub = elsewhere.up().await;
+    let other_plexus = crate::plexus();
+    other_plexus.run(&["db", "restore", text(&file)]).await.ok();
+    let hub = other_plexus.up().await;
     let report = hub.api("/api/v1/audit/verify").await;
     assert_eq!(report["ok"], false, "{report}");
     assert!(report["problems"].to_string().contains("entry 5"), "{report}");
@@ -215,20 +215,20 @@ async fn backup_contains_servers_and_profiles() {
     let made = plexus.run(&["db", "backup", text(&file), "--json"]).await.json(0);
     let left_out = [data.join("mcp_servers.d/link.json"), data.join("tools.d")];
     assert_eq!(made["left_out"], json!(left_out), "{made}");
-    let elsewhere = crate::plexus();
-    elsewhere.run(&["db", "restore", text(&file)]).await.ok();
+    let other_plexus = crate::plexus();
+    other_plexus.run(&["db", "restore", text(&file)]).await.ok();
     for name in
         ["mcp_servers.d/docs.json", "profiles/reader/config.json", "profiles/reader/system_prompt.txt"]
     {
-        let restored = std::fs::read(elsewhere.data_dir().join(name)).expect(name);
+        let restored = std::fs::read(other_plexus.data_dir().join(name)).expect(name);
         assert_eq!(restored, std::fs::read(data.join(name)).expect(name));
     }
     for name in
         ["mcp_servers.d/.removed", "mcp_servers.d/notes.txt", "mcp_servers.d/link.json", "tools.d/greet.json"]
     {
-        assert!(!elsewhere.data_dir().join(name).exists(), "{name}");
+        assert!(!other_plexus.data_dir().join(name).exists(), "{name}");
     }
-    let hub = elsewhere.up().await;
+    let hub = other_plexus.up().await;
     assert_eq!(hub.api("/api/v1/upstreams/docs").await["state"], "disabled");
     assert_eq!(hub.api("/api/v1/profiles/reader").await["name"], "Reader");
     assert!(hub.terminate().await.success());
@@ -286,11 +286,11 @@ async fn failures_are_explained_and_leave_nothing() {
     assert!(junk.failed(1).contains("nothing was restored"), "{junk:?}");
     assert!(!nowhere.exists());
     // Through a pipe, as with ssh.
-    let elsewhere = crate::plexus();
-    let line = format!("plexus db backup - | HOME={} plexus db restore -", text(elsewhere.home()));
+    let other_plexus = crate::plexus();
+    let line = format!("plexus db backup - | HOME={} plexus db restore -", text(other_plexus.home()));
     let piped = plexus.shell(&line).await;
     assert!(piped.ok().starts_with("Restored "), "{piped:?}");
-    elsewhere.up().await;
+    other_plexus.up().await;
     let left: Vec<_> = std::fs::read_dir(plexus.home())
         .expect("the home")
         .flatten()

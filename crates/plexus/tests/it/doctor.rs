@@ -181,8 +181,8 @@ async fn damaged_or_newer_database_is_found_and_not_changed() {
 #[tokio::test]
 async fn port_in_use_is_found_and_the_fix_starts_a_hub() {
     let (plexus, _) = stopped_home().await;
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = taken.local_addr().expect("its address").to_string();
+    let occupied = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = occupied.local_addr().expect("its address").to_string();
     let (message, fix) = problem(&plexus, "port", &[("PLEXUS_LISTEN", &address)]).await;
     assert!(message.contains(&address), "{message}");
     let args: Vec<_> = fix.split_whitespace().skip(2).collect();
@@ -222,11 +222,11 @@ async fn missing_files_are_to_be_restored_from_a_backup() {
         ("signing-key", "signing key", "from a backup"),
         ("audit.head", "audit", "put it back"),
     ] {
-        let (there, away) = (plexus.data_dir().join(name), plexus.home().join(name));
-        std::fs::rename(&there, &away).expect("it can be moved");
+        let (original, moved_aside) = (plexus.data_dir().join(name), plexus.home().join(name));
+        std::fs::rename(&original, &moved_aside).expect("it can be moved");
         let (message, fix) = problem(&plexus, check, &listen).await;
         assert!(message.contains(name) && fix.contains(words), "{message}: {fix}");
-        std::fs::rename(&away, &there).expect("it can be moved");
+        std::fs::rename(&moved_aside, &original).expect("it can be moved");
     }
     let report = doctor(&plexus, 1, &listen).await;
     assert_eq!(complaints(&report), [hub_not_running()], "{report:#}");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use plexus_proto::SessionId;
 use plexus_proto::api::CallToolResponse;
 use plexus_testkit::faults::Seed;
-use plexus_testkit::{EventRequest, HubProcess, Received};
+use plexus_testkit::{EventRequest, HubProcess, ReceivedMessage};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use serde::Deserialize;
@@ -126,7 +126,7 @@ async fn read(stream: Stream, mut rng: StdRng, last: i64, max_burst: i64) -> usi
             let text = match tokio::time::timeout(PATIENCE, reader.text()).await.expect("a message in time") {
                 Ok(text) => text,
                 // The reader was too slow; the hub says where to resume.
-                Err(Received::Closed { code: 4408, resume_after }) => {
+                Err(ReceivedMessage::Closed { code: 4408, resume_after }) => {
                     assert_eq!(resume_after, Some(seen));
                     break;
                 }

@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plexus_testkit::{Plexus, Ran, Signal, send, until};
+use plexus_testkit::{Plexus, ProgramOutput, Signal, send, until};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_plexus");
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -31,7 +31,7 @@ impl Installation {
         Self { plexus, prefix, units }
     }
 
-    async fn install(&self, args: &[&str]) -> Ran {
+    async fn install(&self, args: &[&str]) -> ProgramOutput {
         let script = deploy("install.sh").display().to_string();
         let mut all = vec![script.as_str(), "--prefix", self.prefix.to_str().unwrap()];
         all.extend(["--unit-dir", self.units.to_str().unwrap()]);
@@ -39,14 +39,14 @@ impl Installation {
         self.run("/bin/sh", &all).await
     }
 
-    async fn run(&self, program: &str, args: &[&str]) -> Ran {
+    async fn run(&self, program: &str, args: &[&str]) -> ProgramOutput {
         let ran = self.plexus.command(program, args).output();
         let ran = tokio::time::timeout(PATIENCE, ran).await.expect("it ends in time").unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ran { code: ran.status.code(), stdout: text(&ran.stdout), stderr: text(&ran.stderr) }
+        ProgramOutput { code: ran.status.code(), stdout: text(&ran.stdout), stderr: text(&ran.stderr) }
     }
 
-    async fn node(&self, args: &[&str]) -> Ran {
+    async fn node(&self, args: &[&str]) -> ProgramOutput {
         let units = self.units.display().to_string();
         self.plexus.run(&[&["node"], args, &["--unit-dir", &units]].concat()).await
     }

@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use plexus_testkit::Plexus;
-use plexus_testkit::oauth::{Authority, Browser, Door, Protected};
+use plexus_testkit::oauth::{Authority, Browser, ProtectedServer, TokenValidation};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
@@ -49,7 +49,9 @@ impl PendingLogin {
 #[tokio::test(flavor = "multi_thread")]
 async fn login_by_browser_or_pasted_url_survives_a_restart() {
     let Some(authority) = Authority::start().await else { return };
-    let server = Protected::start(authority.issuer(), Door::Asks(authority.check_url())).await;
+    let server =
+        ProtectedServer::start(authority.issuer(), TokenValidation::Introspection(authority.check_url()))
+            .await;
     let plexus = crate::plexus();
     let hub = plexus.up().await;
     let added = plexus.run(&["upstream", "add", "docs", &server.url()]).await;

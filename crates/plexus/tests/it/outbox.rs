@@ -72,9 +72,13 @@ async fn writes_are_listed_shown_retried_and_dropped_while_a_proxy_uses_them() {
     assert!(listed.stderr.contains("retry or drop"), "{listed:?}");
     let dead = plexus.run(&["outbox", "list", "--dead", "--json", "--limit", "1"]).await.json(0);
     assert_eq!(dead["items"].as_array().expect("items").len(), 1, "{dead}");
-    let letter = &dead["items"][0];
-    assert_eq!((&letter["idempotency_key"], &letter["state"]), (&json!("one"), &json!("dead")), "{letter}");
-    assert_eq!(letter["told"], json!({ "hub": false, "agent": false }), "{letter}");
+    let dead_letter = &dead["items"][0];
+    assert_eq!(
+        (&dead_letter["idempotency_key"], &dead_letter["state"]),
+        (&json!("one"), &json!("dead")),
+        "{dead_letter}"
+    );
+    assert_eq!(dead_letter["told"], json!({ "hub": false, "agent": false }), "{dead_letter}");
 
     let several = plexus.run(&["outbox", "show", "1"]).await;
     assert!(several.failed(2).contains("--agent"), "{several:?}");

@@ -255,9 +255,9 @@ async fn http_proxy_prints_its_url_and_a_generated_secret() {
         assert!(refused.failed(2).contains(words), "{refused:?}");
     }
     // An unusable folder is reported with a fix.
-    let taken = plexus.home().join("taken");
-    std::fs::write(&taken, "a file").unwrap();
-    let folder = taken.join("data").display().to_string();
+    let occupied_file = plexus.home().join("taken");
+    std::fs::write(&occupied_file, "a file").unwrap();
+    let folder = occupied_file.join("data").display().to_string();
     let unusable = [&variables[..], &[("PLEXUS_DATA_DIR", folder.as_str())]].concat();
     let refused = plexus.run_with(&["mcp", "--http", "127.0.0.1:0"], &unusable).await;
     let words = refused.failed(1);

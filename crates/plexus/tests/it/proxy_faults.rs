@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use plexus_store::outbox::{NewWrite, WriteFilter, WriteState};
 use plexus_testkit::faults::Write;
-use plexus_testkit::{HubProcess, Link, Plexus, WallClock, eventually, until};
+use plexus_testkit::{FaultyLink, HubProcess, Plexus, WallClock, eventually, until};
 use serde_json::{Value, json};
 
 use crate::proxy_client::{ProxyClient, WriteOutcome};
@@ -20,7 +20,7 @@ const DAY: i64 = 24 * 60 * 60;
 struct ProxySetup {
     plexus: Plexus,
     hub: Option<HubProcess>,
-    link: Link,
+    link: FaultyLink,
     agent: ProxyClient,
     machine: Arc<Plexus>,
     /// Markers of the accepted writes, in order.
@@ -37,7 +37,7 @@ impl ProxySetup {
         let plexus = crate::plexus();
         let hub = plexus.up().await;
         let token = hub.token("ann").await;
-        let link = Link::to(hub.address()).await;
+        let link = FaultyLink::to(hub.address()).await;
         let machine = Arc::new(machine);
         let agent =
             ProxyClient::new(machine.clone(), format!("http://{}", link.address()), &token.token, "ann");
@@ -305,13 +305,13 @@ async fn clock_jump_of_days_loses_nothing_and_of_weeks_makes_dead_letters() {
     setup.start_hub().await;
     let outbox = setup.agent.outbox().await;
     until("the write is a dead letter", async || outbox.counts().await.expect("an outbox").dead > 0).await;
-    let letter = outbox.list(WriteFilter::Dead, 0, 10).await.expect("an outbox").remove(0);
-    let (_, params) = outbox.show(letter.id).await.expect("an outbox").expect("the letter");
+    let dead_letter = outbox.list(WriteFilter::Dead, 0, 10).await.expect("an outbox").remove(0);
+    let (_, params) = outbox.show(dead_letter.id).await.expect("an outbox").expect("the letter");
     assert!(params.contains(&expired), "{params}");
     eventually("the agent is told of the dead letter", async || {
         let call = setup.agent.call("todo", json!({ "action": "list" }), None).await;
         let answer: Value = call.expect("the proxy answers");
-        if answer.to_string().contains(&letter.key) { Ok(()) } else { Err(answer) }
+        if answer.to_string().contains(&dead_letter.key) { Ok(()) } else { Err(answer) }
     })
     .await;
     setup.check_delivered().await;

@@ -86,7 +86,9 @@ async fn settings_that_need_a_restart_keep_their_value_and_are_logged() {
     );
     reload(&hub, "configuration reloaded").await;
     let log = hub.log();
-    let named = |key: &str| log.lines().any(|line| line.contains(key) && line.contains("changes only after a restart"));
+    let named = |key: &str| {
+        log.lines().any(|line| line.contains(key) && line.contains("changes only after a restart"))
+    };
     assert!(named("durability") && named("database_url"), "{log}");
     assert!(!log.contains(secret), "{log}");
     assert_eq!(hub.api("/api/v1/status").await["durability"], "process");

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use plexus_testkit::{HubProcess, Link, Plexus};
+use plexus_testkit::{FaultyLink, HubProcess, Plexus};
 use tokio::process::Child;
 
 use crate::nodes;
@@ -22,7 +22,7 @@ struct Site {
     plexus: Plexus,
     nas: Plexus,
     hub: Option<HubProcess>,
-    link: Link,
+    link: FaultyLink,
     node: Option<Child>,
 }
 
@@ -30,7 +30,7 @@ impl Site {
     async fn new() -> Self {
         let (plexus, nas) = (crate::plexus(), crate::plexus());
         let hub = plexus.up().await;
-        let link = Link::to(hub.address()).await;
+        let link = FaultyLink::to(hub.address()).await;
         nodes::join(&plexus, &nas, &link.url(""), "nas", &[]).await;
         let mut site = Self { plexus, nas, hub: Some(hub), link, node: None };
         site.start_node().await;

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plexus_testkit::{HubProcess, Plexus, Ran, until};
+use plexus_testkit::{HubProcess, Plexus, ProgramOutput, until};
 use serde_json::Value;
 use tokio::process::{Child, Command};
 
@@ -56,7 +56,7 @@ impl RunnerHome {
         self.command(args).spawn().expect("the program starts")
     }
 
-    async fn run(&self, args: &[&str]) -> Ran {
+    async fn run(&self, args: &[&str]) -> ProgramOutput {
         end(self.start(args)).await
     }
 
@@ -135,10 +135,10 @@ impl RunnerHome {
 }
 
 /// Waits for the end of a program.
-async fn end(child: Child) -> Ran {
+async fn end(child: Child) -> ProgramOutput {
     let output = tokio::time::timeout(PATIENCE, child.wait_with_output());
     let output = output.await.expect("it ends in time").expect("its output");
-    Ran {
+    ProgramOutput {
         code: output.status.code(),
         stdout: String::from_utf8(output.stdout).expect("UTF-8"),
         stderr: String::from_utf8(output.stderr).expect("UTF-8"),

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use plexus_testkit::faults::{Load, OnSilence, Scene, Schedule, Sent, exactly_once, rounds};
-use plexus_testkit::{Door, HubProcess, Lane, Plexus, SseEvent, SseStream};
+use plexus_testkit::faults::{Load, Scene, Schedule, Sent, UnansweredPolicy, exactly_once, rounds};
+use plexus_testkit::{HubProcess, Plexus, SessionWriter, SseEvent, SseStream, WriterProtocol};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use serde_json::json;
@@ -96,21 +96,25 @@ impl StopScene {
 }
 
 impl Scene for StopScene {
-    type Writer = Lane;
+    type Writer = SessionWriter;
     type Fault = &'static str;
 
     fn schedule(&self, rng: &mut StdRng) -> Schedule<&'static str> {
         Schedule::one(Duration::from_millis(rng.random_range(100..300)), "stop")
     }
 
-    async fn writers(&mut self, round: u64) -> Vec<Lane> {
-        let mut lanes = Vec::new();
+    async fn writers(&mut self, round: u64) -> Vec<SessionWriter> {
+        let mut writers = Vec::new();
         for index in 0..9 {
             let name = format!("r{round}-{index}");
             let token = self.hub().token(&name).await;
-            lanes.push(Lane::new(self.hub().url(""), token, Door::nth(index, "2025-11-25", name)));
+            writers.push(SessionWriter::new(
+                self.hub().url(""),
+                token,
+                WriterProtocol::nth(index, "2025-11-25", name),
+            ));
         }
-        lanes
+        writers
     }
 
     async fn strike(&mut self, _stop: &'static str) {
@@ -121,11 +125,11 @@ impl Scene for StopScene {
     }
 
     /// Every write that was done was also answered.
-    async fn check(&mut self, sent: Vec<Sent<Lane>>) {
+    async fn check(&mut self, sent: Vec<Sent<SessionWriter>>) {
         for mut sent in sent {
-            sent.writer.moved_to(self.hub().url(""));
-            let found = sent.writer.found().await.expect("the hub answers");
-            exactly_once(&sent, &found).unwrap_or_else(|wrong| panic!("{:?}: {wrong}", sent.writer.door));
+            sent.writer.set_url(self.hub().url(""));
+            let found = sent.writer.stored_markers().await.expect("the hub answers");
+            exactly_once(&sent, &found).unwrap_or_else(|wrong| panic!("{:?}: {wrong}", sent.writer.protocol));
             assert_eq!(found.len(), sent.acknowledged().count(), "done but not answered");
         }
         assert_eq!(self.hub().api("/api/v1/audit/verify").await["ok"], true);
@@ -136,7 +140,7 @@ impl Scene for StopScene {
 async fn shutdown_under_load_answers_every_write_that_was_done() {
     let plexus = crate::plexus();
     let hub = Some(plexus.up().await);
-    let load = Load { most: 400, on_silence: OnSilence::Stop };
+    let load = Load { most: 400, unanswered_policy: UnansweredPolicy::Stop };
     let tally = rounds(&mut StopScene { plexus, hub }, 4, load).await;
     assert!(tally.acknowledged > 0, "no load: {tally:?}");
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use plexus_testkit::{HubProcess, Plexus, Ran, Signal, eventually, send, until};
+use plexus_testkit::{HubProcess, Plexus, ProgramOutput, Signal, eventually, send, until};
 use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
 
@@ -180,8 +180,8 @@ async fn second_hub_on_the_same_folder_is_refused() {
 #[tokio::test]
 async fn address_in_use_is_named() {
     let plexus = crate::plexus();
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = taken.local_addr().expect("its address").to_string();
+    let occupied = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = occupied.local_addr().expect("its address").to_string();
     let ran = plexus.run(&["up", "--listen", &address]).await;
     let stderr = ran.failed(1);
     assert!(stderr.contains(&format!("error: cannot listen on {address}: ")), "{stderr}");
@@ -189,7 +189,7 @@ async fn address_in_use_is_named() {
 }
 
 /// Checks that a start failed with this code and one error that contains these words.
-fn check_refused(ran: &Ran, code: i32, words: &[&str]) {
+fn check_refused(ran: &ProgramOutput, code: i32, words: &[&str]) {
     let stderr = ran.failed(code);
     assert_eq!(stderr.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{stderr}");
     for words in words {

@@ -135,14 +135,19 @@ async fn log_on_a_terminal_is_readable_or_json() {
         format!("{setting} timeout -s INT 5 plexus up --mcp-dir /nonexistent --listen 127.0.0.1:0")
     };
     let output = run_on_terminal(&plexus, &up("TERM=dumb TZ=UTC")).await;
-    let warning = output.lines().find(|line| line.contains("of --mcp-dir does not exist")).expect("a line of the log");
+    let warning =
+        output.lines().find(|line| line.contains("of --mcp-dir does not exist")).expect("a line of the log");
     let (time, rest) = warning.split_once(' ').expect("a time");
     assert!(time.len() == 8 && time.chars().all(|c| c.is_ascii_digit() || c == ':'), "{warning}");
-    assert!(rest.starts_with(" WARN the folder /nonexistent of --mcp-dir") && !rest.contains("plexus::"), "{warning}");
+    assert!(
+        rest.starts_with(" WARN the folder /nonexistent of --mcp-dir") && !rest.contains("plexus::"),
+        "{warning}"
+    );
     let coloured = run_on_terminal(&plexus, &up("TERM=xterm")).await;
     assert!(coloured.contains("\u{1b}[33m WARN\u{1b}[0m the folder /nonexistent"), "{coloured:?}");
     let json = run_on_terminal(&plexus, &format!("{} --log-format json", up("TERM=xterm"))).await;
-    let line = json.lines().find(|line| line.contains("of --mcp-dir does not exist")).expect("a line of the log");
+    let line =
+        json.lines().find(|line| line.contains("of --mcp-dir does not exist")).expect("a line of the log");
     let value: serde_json::Value = serde_json::from_str(line.trim()).expect("JSON");
     assert_eq!(value["level"], "WARN");
 }

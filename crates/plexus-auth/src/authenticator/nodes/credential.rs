@@ -44,22 +44,22 @@ impl Authenticator {
     /// Issues another credential to a node that presents one; all its previous ones end an hour later. If two
     /// machines use the same credential, one is locked out and the theft is noticed.
     pub async fn renew_node(&self, by: &Principal, id: NodeId) -> Result<NodeCredential, AuthError> {
-        let asked = json!({ "node": id });
+        let requested = json!({ "node": id });
         if !by.is_node(id) {
             let error = AuthError::Forbidden("this credential belongs to another node".to_owned());
-            return self.refused(by, RENEW, error, &asked).await;
+            return self.refused(by, RENEW, error, &requested).await;
         }
         let (created, row) = self.sign_node(id)?;
         let detail = json!({ "node": id, "jti": created.jti });
         let records = self.records(by, RENEW, "ok", &detail);
-        let (shown, now, ends_at) = (by.token_id(), self.clock.now(), self.after(GRACE));
+        let (presented, now, ends_at) = (by.token_id(), self.clock.now(), self.after(GRACE));
         let renewed = self
             .store
             .transact(
                 move |conn| {
                     Box::pin(async move {
                         let revoked = |token: &Token| token.revoked_at.is_some_and(|at| at <= now);
-                        if conn.token(shown).await?.is_none_or(|token| revoked(&token)) {
+                        if conn.token(presented).await?.is_none_or(|token| revoked(&token)) {
                             return Err(AuthError::Revoked);
                         }
                         let Some(node) = conn.node(id).await? else { return Err(AuthError::Revoked) };
@@ -88,7 +88,7 @@ impl Authenticator {
                     expires_at: created.expires_at,
                 })
             }
-            Err(error) => self.refused(by, RENEW, error, &asked).await,
+            Err(error) => self.refused(by, RENEW, error, &requested).await,
         }
     }
 }

@@ -11,7 +11,7 @@ use plexus_proto::{CallId, NodeId, Timestamp, TokenId, node_name};
 use plexus_store::{Conn, Enrolment, NewAudit, NodeRecord, Records};
 use serde_json::{Value, json};
 
-use super::{Authenticator, MOST_NODES, check_node_name, code_hash, is_void, name_taken, too_many};
+use super::{Authenticator, MAX_NODES, check_node_name, code_hash, is_void, name_taken, too_many};
 use crate::AuthError;
 use crate::authenticator::{fingerprint, mint};
 
@@ -47,12 +47,12 @@ impl Authenticator {
         self.admit(
             move |conn| {
                 Box::pin(async move {
-                    let taken = conn.take_node_invite(&hash, now).await?.ok_or_else(bad_code)?;
-                    let inviter = conn.token(taken.token_id).await?;
-                    if taken.node_id != node.id || is_void(inviter.as_ref(), now) {
+                    let invite = conn.take_node_invite(&hash, now).await?.ok_or_else(bad_code)?;
+                    let inviter = conn.token(invite.token_id).await?;
+                    if invite.node_id != node.id || is_void(inviter.as_ref(), now) {
                         return Err(bad_code());
                     }
-                    match taken.rejoin {
+                    match invite.rejoin {
                         true => rejoin(conn, node.id, now).await?,
                         false => enrol(conn, &node).await?,
                     }
@@ -89,12 +89,12 @@ impl Authenticator {
         check_node_name(name)?;
         node_name::check_labels(&labels).map_err(AuthError::Invalid)?;
         let now = self.clock.now();
-        let known = self.store.read_committed().await?.node_named(name).await?;
-        if let Some(known) = &known {
-            check_rejoin(known, occupied(known.id))?;
+        let existing = self.store.read_committed().await?.node_named(name).await?;
+        if let Some(existing) = &existing {
+            check_rejoin(existing, occupied(existing.id))?;
         }
-        let rejoin = known.is_some();
-        let node = known.unwrap_or_else(|| self.newcomer(name, labels, Enrolment::Key));
+        let rejoin = existing.is_some();
+        let node = existing.unwrap_or_else(|| self.new_node(name, labels, Enrolment::Key));
         let (created, row) = self.sign_node(node.id)?;
         let records = self.join_records(Some(created.jti), &node, rejoin);
         let joined = joined(&created, &node);
@@ -133,11 +133,11 @@ impl Authenticator {
     ) -> Result<NodeCredential, AuthError> {
         let mut reader = self.store.read_committed().await?;
         for name in names {
-            let known = match name.parse() {
+            let existing = match name.parse() {
                 Ok(id) => reader.node(id).await?,
                 Err(_) => reader.node_named(name).await?,
             };
-            match known {
+            match existing {
                 Some(node) if node.enrolled_by == Enrolment::Local => return Err(not_local()),
                 Some(node) if node.enrolled_by == Enrolment::Certificate => {
                     return Ok(certified(&node, until));
@@ -150,11 +150,11 @@ impl Authenticator {
         let name = names.iter().find(|name| node_name::check(name).is_ok()).ok_or_else(|| {
             AuthError::Forbidden(format!(
                 "the certificate is for {}, which is neither an existing nor a valid node name; issue it for a single word, such as nas",
-                shown(names)
+                quoted_names(names)
             ))
         })?;
         check_node_name(name)?;
-        let node = self.newcomer(name, BTreeMap::new(), Enrolment::Certificate);
+        let node = self.new_node(name, BTreeMap::new(), Enrolment::Certificate);
         let (records, joined) = (self.join_records(None, &node, false), certified(&node, until));
         let (now, names) = (node.created_at, names.to_vec());
         self.admit(
@@ -162,7 +162,7 @@ impl Authenticator {
                 Box::pin(async move {
                     for name in &names {
                         if conn.is_node_certificate_barred(name).await? {
-                            return Err(barred(&node.name));
+                            return Err(barred_name_error(&node.name));
                         }
                     }
                     if is_invited(conn, &node.name, now).await? {
@@ -178,7 +178,7 @@ impl Authenticator {
     }
 
     /// The record of a new node.
-    fn newcomer(&self, name: &str, labels: BTreeMap<String, String>, enrolled_by: Enrolment) -> NodeRecord {
+    fn new_node(&self, name: &str, labels: BTreeMap<String, String>, enrolled_by: Enrolment) -> NodeRecord {
         NodeRecord {
             id: NodeId::new(),
             name: name.to_owned(),
@@ -234,7 +234,7 @@ impl Authenticator {
 
 /// Stores a new node.
 async fn enrol(conn: &mut Conn, node: &NodeRecord) -> Result<(), AuthError> {
-    if conn.node_count().await? >= MOST_NODES {
+    if conn.node_count().await? >= MAX_NODES {
         return Err(too_many());
     }
     if conn.insert_node(node).await? { Ok(()) } else { Err(name_taken(&node.name)) }
@@ -286,7 +286,7 @@ async fn is_invited(conn: &mut Conn, name: &str, now: Timestamp) -> Result<bool,
     Ok(conn.node_invites(now).await?.iter().any(|invite| invite.name == name))
 }
 
-fn barred(name: &str) -> AuthError {
+fn barred_name_error(name: &str) -> AuthError {
     AuthError::Forbidden(format!(
         "the node of this certificate was removed, renamed or joined with a code, so the certificate alone does not bring it \
          back; run `plexus node invite {name}` on the hub (with --rejoin if the node exists), and join with the code"
@@ -308,7 +308,7 @@ fn not_local() -> AuthError {
 }
 
 /// The names of a certificate, for display.
-fn shown(names: &[String]) -> String {
+fn quoted_names(names: &[String]) -> String {
     let cut = |name: &String| format!("{:?}", name.chars().take(64).collect::<String>());
     match names {
         [] => "no name".to_owned(),

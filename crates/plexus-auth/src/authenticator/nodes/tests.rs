@@ -27,7 +27,7 @@ impl Fixture {
 
     async fn joined(&self, name: &str) -> (NodeCredential, Arc<Principal>) {
         let credential = self.authenticator.join_with_code(&self.code(invitation(name)).await).await.unwrap();
-        let principal = self.authenticator.authenticate(shown(&credential)).unwrap();
+        let principal = self.authenticator.authenticate(token_of(&credential)).unwrap();
         (credential, principal)
     }
 
@@ -51,7 +51,7 @@ impl Fixture {
 }
 
 /// The token that a node presents when it dials.
-fn shown(credential: &NodeCredential) -> &str {
+fn token_of(credential: &NodeCredential) -> &str {
     credential.token.as_deref().unwrap()
 }
 
@@ -111,10 +111,10 @@ async fn expired_withdrawn_and_replaced_codes_are_void() {
 async fn code_is_void_when_the_inviter_is_revoked_or_expired() {
     let f = fixture().await;
     let scopes = ["manage:nodes", "token:create"];
-    let maker = f.authenticator.mint(&f.admin, params(TokenKind::User, "ann", &scopes)).await.unwrap();
-    let ann = f.authenticator.authenticate(&maker.token).unwrap();
+    let creator = f.authenticator.mint(&f.admin, params(TokenKind::User, "ann", &scopes)).await.unwrap();
+    let ann = f.authenticator.authenticate(&creator.token).unwrap();
     let code = f.authenticator.invite_node(&ann, invitation("nas")).await.unwrap().code;
-    f.authenticator.revoke(&f.admin, maker.jti).await.unwrap();
+    f.authenticator.revoke(&f.admin, creator.jti).await.unwrap();
     not_admitted(f.authenticator.join_with_code(&code).await);
     assert!(f.store.read().await.unwrap().nodes().await.unwrap().is_empty());
     let short = CreateTokenParams { ttl_seconds: Some(60), ..params(TokenKind::User, "cid", &scopes) };
@@ -125,12 +125,12 @@ async fn code_is_void_when_the_inviter_is_revoked_or_expired() {
     not_admitted(f.authenticator.join_with_code(&code).await);
     assert!(f.store.read().await.unwrap().nodes().await.unwrap().is_empty());
     // Joined nodes are not affected: they belong to the hub, not to the inviter.
-    let maker = f.authenticator.mint(&f.admin, params(TokenKind::User, "bob", &scopes)).await.unwrap();
-    let bob = f.authenticator.authenticate(&maker.token).unwrap();
+    let creator = f.authenticator.mint(&f.admin, params(TokenKind::User, "bob", &scopes)).await.unwrap();
+    let bob = f.authenticator.authenticate(&creator.token).unwrap();
     let code = f.authenticator.invite_node(&bob, invitation("vps")).await.unwrap().code;
     let vps = f.authenticator.join_with_code(&code).await.unwrap();
-    f.authenticator.revoke(&f.admin, maker.jti).await.unwrap();
-    f.authenticator.authenticate(shown(&vps)).unwrap();
+    f.authenticator.revoke(&f.admin, creator.jti).await.unwrap();
+    f.authenticator.authenticate(token_of(&vps)).unwrap();
 }
 
 #[tokio::test]
@@ -146,11 +146,11 @@ async fn rejoining_keeps_the_node_and_revokes_the_former_credential() {
         Err(AuthError::Conflict { .. })
     ));
     let code = f.code(again("nas")).await;
-    f.authenticator.authenticate(shown(&first)).expect("valid until the code is used");
+    f.authenticator.authenticate(token_of(&first)).expect("valid until the code is used");
     let second = f.authenticator.join_with_code(&code).await.unwrap();
     assert_eq!((second.node_id, second.name.as_str()), (first.node_id, "nas"));
-    assert_eq!(f.refusal(shown(&first)), "the token has been revoked");
-    f.authenticator.authenticate(shown(&second)).unwrap();
+    assert_eq!(f.refusal(token_of(&first)), "the token has been revoked");
+    f.authenticator.authenticate(token_of(&second)).unwrap();
 
     let code = f.code(again("nas")).await;
     f.authenticator.remove_node(&f.admin, first.node_id).await.unwrap().unwrap();
@@ -194,11 +194,11 @@ async fn renewal_ends_the_former_credential_after_an_hour() {
     let second = f.authenticator.renew_node(&principal, first.node_id).await.unwrap();
     assert_eq!((second.node_id, second.name.as_str()), (first.node_id, "nas"));
     assert_eq!(f.authenticator.time_left(&principal), Some(Duration::from_secs(3_600)));
-    f.authenticator.authenticate(shown(&first)).expect("the answer may have been lost");
+    f.authenticator.authenticate(token_of(&first)).expect("the answer may have been lost");
     f.clock.advance(Duration::from_secs(3_600));
-    assert_eq!(f.refusal(shown(&first)), "the token has been revoked");
+    assert_eq!(f.refusal(token_of(&first)), "the token has been revoked");
     assert!(matches!(f.authenticator.renew_node(&principal, first.node_id).await, Err(AuthError::Revoked)));
-    let principal = f.authenticator.authenticate(shown(&second)).unwrap();
+    let principal = f.authenticator.authenticate(token_of(&second)).unwrap();
     assert!(second.expires_at > first.expires_at);
     for _ in 0..9 {
         f.authenticator.renew_node(&principal, first.node_id).await.unwrap();
@@ -216,12 +216,12 @@ async fn removed_node_is_rejected_on_every_hub() {
     assert!(f.authenticator.remove_node(&f.admin, nas.node_id).await.unwrap().is_some());
     assert!(f.authenticator.remove_node(&f.admin, nas.node_id).await.unwrap().is_none());
     other_hub.refresh_revocations().await.unwrap();
-    for token in [shown(&nas), shown(&renewed)] {
+    for token in [token_of(&nas), token_of(&renewed)] {
         assert_eq!(f.refusal(token), "the token has been revoked");
         assert!(other_hub.authenticate(token).is_err());
     }
     assert_eq!(f.authenticator.time_left(&principal), None, "a link that is up is cut");
-    f.authenticator.authenticate(shown(&vps)).expect("other nodes are not affected");
+    f.authenticator.authenticate(token_of(&vps)).expect("other nodes are not affected");
     // The name is free for another machine.
     let (new, _) = f.joined("nas").await;
     assert_ne!(new.node_id, nas.node_id);
@@ -233,13 +233,13 @@ async fn key_takes_over_only_nodes_that_joined_with_it() {
     let first = f.by_key(KEY, "ci-1").await.unwrap();
     let second = f.by_key(KEY, "ci-1").await.unwrap();
     assert_eq!(second.node_id, first.node_id);
-    assert_eq!(f.refusal(shown(&first)), "the token has been revoked");
-    assert!(f.authenticator.authenticate(shown(&second)).unwrap().is_node(first.node_id));
+    assert_eq!(f.refusal(token_of(&first)), "the token has been revoked");
+    assert!(f.authenticator.authenticate(token_of(&second)).unwrap().is_node(first.node_id));
 
     let (nas, _) = f.joined("nas").await;
-    let taken = f.by_key(KEY, "nas").await;
-    assert!(matches!(taken, Err(AuthError::Forbidden(_))), "{taken:?}");
-    f.authenticator.authenticate(shown(&nas)).expect("the node is not affected");
+    let refused = f.by_key(KEY, "nas").await;
+    assert!(matches!(refused, Err(AuthError::Forbidden(_))), "{refused:?}");
+    f.authenticator.authenticate(token_of(&nas)).expect("the node is not affected");
     f.code(invitation("vps")).await;
     let invited = f.by_key(KEY, "vps").await;
     assert!(matches!(invited, Err(AuthError::Conflict { .. })), "{invited:?}");
@@ -300,8 +300,8 @@ async fn certificate_takes_over_only_certificate_nodes() {
         forbidden(f.by_certificate(name).await, "did not join with a certificate");
     }
     let own = f.by_certificate("vps").await.unwrap();
-    let taken = f.by_key(KEY, "vps").await;
-    assert!(matches!(taken, Err(AuthError::Forbidden(_))), "{taken:?}");
+    let refused = f.by_key(KEY, "vps").await;
+    assert!(matches!(refused, Err(AuthError::Forbidden(_))), "{refused:?}");
     assert_eq!(f.by_certificate("vps").await.unwrap().node_id, own.node_id);
 }
 
@@ -312,7 +312,7 @@ async fn key_does_not_take_over_a_node_that_rejoined_with_a_code() {
     let second = f.authenticator.join_with_code(&f.code(again("ci-1")).await).await.unwrap();
     assert_eq!(second.node_id, first.node_id);
     forbidden(f.by_key(KEY, "ci-1").await, "did not join with the key");
-    f.authenticator.authenticate(shown(&second)).expect("the node is not affected");
+    f.authenticator.authenticate(token_of(&second)).expect("the node is not affected");
 }
 
 #[tokio::test]
@@ -342,11 +342,11 @@ async fn node_changes_and_refusals_are_audited() {
             f.authenticator.change_node(&f.admin, vps.node_id, label(changes)).await.unwrap().unwrap();
         assert_eq!(changed.labels.keys().collect::<Vec<_>>(), expected);
     }
-    let odd = f.authenticator.change_node(&f.admin, vps.node_id, label(&[("a b", Some("c"))])).await;
-    assert!(matches!(odd, Err(AuthError::Invalid(_))), "{odd:?}");
-    let taken = ChangeNodeParams { name: Some("store".to_owned()), ..ChangeNodeParams::default() };
-    let taken = f.authenticator.change_node(&f.admin, vps.node_id, taken).await;
-    assert!(matches!(taken, Err(AuthError::Conflict { .. })), "{taken:?}");
+    let invalid = f.authenticator.change_node(&f.admin, vps.node_id, label(&[("a b", Some("c"))])).await;
+    assert!(matches!(invalid, Err(AuthError::Invalid(_))), "{invalid:?}");
+    let refused = ChangeNodeParams { name: Some("store".to_owned()), ..ChangeNodeParams::default() };
+    let refused = f.authenticator.change_node(&f.admin, vps.node_id, refused).await;
+    assert!(matches!(refused, Err(AuthError::Conflict { .. })), "{refused:?}");
     let (_, agent) = f.agent("codex").await;
     let refused = f.authenticator.remove_node(&agent, nas.node_id).await;
     assert!(matches!(refused, Err(AuthError::Forbidden(_))), "{refused:?}");

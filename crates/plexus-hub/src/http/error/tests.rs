@@ -10,12 +10,12 @@ use super::ApiError;
 fn uncertain_commit_is_not_reported_as_unchanged() {
     let source = || Arc::new(sqlx::Error::PoolTimedOut);
     let uncertain = ApiError::from(StoreError::Uncertain { source: source() });
-    let away = ApiError::from(StoreError::Query { doing: "reading", source: source() });
-    assert_eq!((uncertain.code, away.code), (ErrorCode::Unavailable, ErrorCode::Unavailable));
-    let (uncertain, away) = (uncertain.hint.unwrap(), away.hint.unwrap());
+    let unreachable = ApiError::from(StoreError::Query { doing: "reading", source: source() });
+    assert_eq!((uncertain.code, unreachable.code), (ErrorCode::Unavailable, ErrorCode::Unavailable));
+    let (uncertain, unreachable) = (uncertain.hint.unwrap(), unreachable.hint.unwrap());
     assert!(
         uncertain.contains("may have been stored") && !uncertain.contains("Nothing was changed"),
         "{uncertain}"
     );
-    assert!(away.contains("Nothing was changed"), "{away}");
+    assert!(unreachable.contains("Nothing was changed"), "{unreachable}");
 }

@@ -16,23 +16,23 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::{Gateway, hello};
 use crate::nodes::call::interrupted;
-use crate::nodes::link::{Ending, LinkEnd};
+use crate::nodes::link::{LinkEnd, LinkProgress};
 use crate::nodes::unit::{Admitted, Cut, Presence, Unit};
 
 /// Maximum number of frames waiting to be written.
 const QUEUE: usize = 512;
 /// Maximum number of frames of a machine per second; more than any known use of the link needs.
-const FLOOD: u32 = 20_000;
+const MAX_FRAMES_PER_SECOND: u32 = 20_000;
 /// Maximum number of changed capabilities per second.
-const HELLOS: u32 = 20;
+const MAX_HELLOS_PER_SECOND: u32 = 20;
 /// Maximum number of log lines per link about ignored frames.
-const REMARKS: u32 = 20;
+const MAX_LOG_LINES: u32 = 20;
 /// Time limit for the last frame of a link that the hub ends.
-const LAST_WORD: Duration = Duration::from_secs(1);
+const BYE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a link has ended.
 #[derive(Debug)]
-enum End {
+enum ConnectionEnd {
     Cut(Cut),
     /// The machine sent `bye`.
     Bye(String),
@@ -56,7 +56,7 @@ impl Gateway {
         &self,
         node: NodeId,
         link: Link,
-        ending: Ending,
+        ending: LinkProgress,
         credential: BoxFuture<'static, ()>,
     ) {
         let Link { mut tx, mut rx, transport } = link;
@@ -77,8 +77,8 @@ impl Gateway {
                 }
                 let end = connection.run(&mut *tx, &mut *rx, admitted, welcome, credential).await;
                 tracing::info!(%node, epoch, ?end, "the link of a node has ended");
-                self.absent(&unit, epoch, &end);
-                self.was_seen(node).await;
+                self.on_link_lost(&unit, epoch, &end);
+                self.store_last_seen(node).await;
                 end
             }
         };
@@ -91,25 +91,25 @@ impl Gateway {
         node: NodeId,
         rx: &mut dyn LinkRx,
         transport: &'static str,
-        ending: &Ending,
-    ) -> Result<(Connection, Admitted, Frame), End> {
-        let first = timeout(self.0.options.hello, rx.recv()).await.map_err(|_| End::Silent)?;
-        let Received::Frame(Frame::Hello(hello)) = first.map_err(End::from)? else {
-            return Err(End::Policy("the first frame must be hello".to_owned()));
+        ending: &LinkProgress,
+    ) -> Result<(Connection, Admitted, Frame), ConnectionEnd> {
+        let first = timeout(self.0.options.hello, rx.recv()).await.map_err(|_| ConnectionEnd::Silent)?;
+        let Received::Frame(Frame::Hello(hello)) = first.map_err(ConnectionEnd::from)? else {
+            return Err(ConnectionEnd::Policy("the first frame must be hello".to_owned()));
         };
         if let Some(problem) = hello::problem(&hello, node) {
-            return Err(End::Policy(problem));
+            return Err(ConnectionEnd::Policy(problem));
         }
         let version = hello::version(&hello).ok_or_else(|| {
             let (theirs, ours) = (&hello.versions, plexus_proto::node::VERSIONS);
-            End::Policy(format!(
+            ConnectionEnd::Policy(format!(
                 "no common version of the link protocol: the node supports {theirs:?}, the hub {ours:?}"
             ))
         })?;
-        let unit = self.unit(node).ok_or(End::Refused)?;
-        if unit.is_overtaken(&hello) {
+        let unit = self.unit(node).ok_or(ConnectionEnd::Refused)?;
+        if unit.is_outdated(&hello) {
             tracing::info!(%node, dial = ?hello.dial, "ignored a delayed hello: the node already has a newer link");
-            return Err(End::Cut(Cut::Fenced));
+            return Err(ConnectionEnd::Cut(Cut::Fenced));
         }
         // Do this before the new store is recorded for the machine: after a crash of the hub it must be detected
         // again.
@@ -119,8 +119,8 @@ impl Gateway {
         let epoch = self.begin_link(node, &hello).await?;
         let admitted = unit.admit(epoch, &hello, transport, QUEUE, self.0.clock.now());
         let admitted = admitted.ok_or_else(|| match self.0.stopping.is_cancelled() {
-            true => End::Stopping,
-            false => End::Cut(Cut::Fenced),
+            true => ConnectionEnd::Stopping,
+            false => ConnectionEnd::Cut(Cut::Fenced),
         })?;
         ending.linked(epoch);
         let welcome = Frame::Welcome(Welcome {
@@ -132,12 +132,12 @@ impl Gateway {
             calls: admitted.reconciled.orders.clone(),
             draining: admitted.settings.draining,
         });
-        let pulse = Mutex::new(Pulse::new());
-        Ok((Connection { gateway: self.clone(), unit, epoch, pulse }, admitted, welcome))
+        let activity = Mutex::new(LinkActivity::new());
+        Ok((Connection { gateway: self.clone(), unit, epoch, activity }, admitted, welcome))
     }
 
     /// Assigns the link its epoch in the database, and stores the machine's report.
-    async fn begin_link(&self, node: NodeId, hello: &Hello) -> Result<u64, End> {
+    async fn begin_link(&self, node: NodeId, hello: &Hello) -> Result<u64, ConnectionEnd> {
         let (about, now) = (about(hello), self.0.clock.now());
         let begun = self
             .0
@@ -146,62 +146,72 @@ impl Gateway {
             .await;
         match begun {
             Ok(Some(epoch)) => Ok(u64::try_from(epoch).unwrap_or(0)),
-            Ok(None) => Err(End::Refused),
+            Ok(None) => Err(ConnectionEnd::Refused),
             Err(error) => {
                 tracing::error!(%error, %node, "cannot record the link of a node");
-                Err(End::Broken(LinkError::Closed(Some("the hub cannot reach its database".to_owned()))))
+                Err(ConnectionEnd::Broken(LinkError::Closed(Some(
+                    "the hub cannot reach its database".to_owned(),
+                ))))
             }
         }
     }
 
     /// Stores when a machine was last seen.
-    async fn was_seen(&self, node: NodeId) {
-        let seen = [(node, self.0.clock.now())];
-        let kept =
-            self.0.store.write(move |conn| Box::pin(async move { conn.touch_nodes(&seen).await })).await;
-        if let Err(error) = kept {
+    async fn store_last_seen(&self, node: NodeId) {
+        let last_seen = [(node, self.0.clock.now())];
+        let stored =
+            self.0.store.write(move |conn| Box::pin(async move { conn.touch_nodes(&last_seen).await })).await;
+        if let Err(error) = stored {
             tracing::debug!(%error, %node, "cannot store when a node was last seen");
         }
     }
 
     /// A machine has lost its link: it is offline, or expected to reconnect.
-    fn absent(&self, unit: &Arc<Unit>, epoch: u64, end: &End) {
+    fn on_link_lost(&self, unit: &Arc<Unit>, epoch: u64, end: &ConnectionEnd) {
         let (why, expected) = match end {
-            End::Stopping => return,
-            End::Bye(reason) => (format!("it disconnected: {reason}"), false),
-            End::Silent => (format!("it missed {} heartbeats", self.0.options.missed), false),
-            End::Cut(Cut::Removed) => ("it was removed".to_owned(), false),
-            End::Policy(why) => (format!("it violated the link protocol: {why}"), true),
-            End::Refused => ("its credential is no longer valid".to_owned(), true),
-            End::TooSlow | End::Cut(Cut::TooSlow) => ("it does not read what is sent to it".to_owned(), true),
-            End::Cut(Cut::Fenced) => ("a newer link has replaced it".to_owned(), true),
-            End::Broken(error) => (error.to_string(), true),
+            ConnectionEnd::Stopping => return,
+            ConnectionEnd::Bye(reason) => (format!("it disconnected: {reason}"), false),
+            ConnectionEnd::Silent => (format!("it missed {} heartbeats", self.0.options.missed), false),
+            ConnectionEnd::Cut(Cut::Removed) => ("it was removed".to_owned(), false),
+            ConnectionEnd::Policy(why) => (format!("it violated the link protocol: {why}"), true),
+            ConnectionEnd::Refused => ("its credential is no longer valid".to_owned(), true),
+            ConnectionEnd::TooSlow | ConnectionEnd::Cut(Cut::TooSlow) => {
+                ("it does not read what is sent to it".to_owned(), true)
+            }
+            ConnectionEnd::Cut(Cut::Fenced) => ("a newer link has replaced it".to_owned(), true),
+            ConnectionEnd::Broken(error) => (error.to_string(), true),
         };
         if !unit.ended(epoch, Presence::Expected) {
             return;
         }
         self.publish();
         let wait = if expected { self.0.options.reconnect } else { Duration::ZERO };
-        self.give_up_after(unit, epoch, wait, why);
+        self.declare_offline_after(unit, epoch, wait, why);
     }
 
     /// Declares a machine offline if it does not reconnect within `wait`.
-    pub(in crate::nodes) fn give_up_after(&self, unit: &Arc<Unit>, epoch: u64, wait: Duration, why: String) {
+    pub(in crate::nodes) fn declare_offline_after(
+        &self,
+        unit: &Arc<Unit>,
+        epoch: u64,
+        wait: Duration,
+        why: String,
+    ) {
         let (gateway, unit) = (self.clone(), unit.clone());
-        let give_up = move || {
-            if unit.give_up(epoch, &why, gateway.0.clock.now()) {
+        let declare_offline = move || {
+            if unit.declare_offline(epoch, &why, gateway.0.clock.now()) {
                 gateway.publish();
                 gateway.0.announcer.offline(&unit, &why);
             }
         };
         if wait.is_zero() {
-            return give_up();
+            return declare_offline();
         }
         let stopping = self.0.stopping.clone();
         self.0.supervisor.spawn(plexus_kit::Stage::Intake, "absence of a node", async move {
             tokio::select! {
                 () = stopping.cancelled() => {}
-                () = tokio::time::sleep(wait) => give_up(),
+                () = tokio::time::sleep(wait) => declare_offline(),
             }
         });
     }
@@ -214,28 +224,28 @@ fn about(hello: &Hello) -> String {
 }
 
 /// Says goodbye with the message for the reason of the end.
-async fn close_link(tx: &mut dyn LinkTx, end: End, ending: &Ending) {
-    let (word, reason) = match end {
+async fn close_link(tx: &mut dyn LinkTx, end: ConnectionEnd, ending: &LinkProgress) {
+    let (bye_reason, reason) = match end {
         // The peer is gone or has said goodbye itself.
-        End::Bye(_) | End::Broken(_) => (None, LinkEnd::Closed),
-        End::Cut(Cut::Fenced) => {
+        ConnectionEnd::Bye(_) | ConnectionEnd::Broken(_) => (None, LinkEnd::Closed),
+        ConnectionEnd::Cut(Cut::Fenced) => {
             (Some("another link of this node has replaced it".to_owned()), LinkEnd::Fenced)
         }
-        End::Cut(Cut::Removed) => (Some("the node was removed".to_owned()), LinkEnd::Refused),
-        End::Refused => (Some("the credential is no longer valid".to_owned()), LinkEnd::Refused),
-        End::Cut(Cut::TooSlow) | End::TooSlow => (None, LinkEnd::TooSlow),
-        End::Silent => (None, LinkEnd::Closed),
-        End::Policy(why) => (Some(why), LinkEnd::Policy),
-        End::Stopping => (Some("the hub is stopping".to_owned()), LinkEnd::Stopping),
+        ConnectionEnd::Cut(Cut::Removed) => (Some("the node was removed".to_owned()), LinkEnd::Refused),
+        ConnectionEnd::Refused => (Some("the credential is no longer valid".to_owned()), LinkEnd::Refused),
+        ConnectionEnd::Cut(Cut::TooSlow) | ConnectionEnd::TooSlow => (None, LinkEnd::TooSlow),
+        ConnectionEnd::Silent => (None, LinkEnd::Closed),
+        ConnectionEnd::Policy(why) => (Some(why), LinkEnd::Policy),
+        ConnectionEnd::Stopping => (Some("the hub is stopping".to_owned()), LinkEnd::Stopping),
     };
     ending.ended(reason);
     let farewell = async {
-        if let Some(reason) = word {
+        if let Some(reason) = bye_reason {
             let _ = tx.send(&Frame::Bye(Bye { reason })).await;
         }
         tx.close().await;
     };
-    let _ = timeout(LAST_WORD, farewell).await;
+    let _ = timeout(BYE_TIMEOUT, farewell).await;
 }
 
 /// A link that is the current one of its machine.
@@ -243,25 +253,25 @@ pub(super) struct Connection {
     pub(super) gateway: Gateway,
     pub(super) unit: Arc<Unit>,
     pub(super) epoch: u64,
-    pulse: Mutex<Pulse>,
+    activity: Mutex<LinkActivity>,
 }
 
 /// When the machine was last heard, and how many frames it sent.
-struct Pulse {
-    heard_at: Instant,
+struct LinkActivity {
+    last_frame_at: Instant,
     /// Number and time of the last ping.
     ping: Option<(u64, Instant)>,
     /// Start of the current second.
     second: Instant,
     frames: u32,
     hellos: u32,
-    remarks: u32,
+    log_lines: u32,
 }
 
-impl Pulse {
+impl LinkActivity {
     fn new() -> Self {
         let now = Instant::now();
-        Self { heard_at: now, ping: None, second: now, frames: 0, hellos: 0, remarks: 0 }
+        Self { last_frame_at: now, ping: None, second: now, frames: 0, hellos: 0, log_lines: 0 }
     }
 }
 
@@ -273,7 +283,7 @@ impl Connection {
         admitted: Admitted,
         welcome: Frame,
         credential: BoxFuture<'static, ()>,
-    ) -> End {
+    ) -> ConnectionEnd {
         let Admitted { frames, cut, reconciled, .. } = admitted;
         let first = std::iter::once(welcome).chain(reconciled.frames).collect();
         let cut = async {
@@ -284,17 +294,22 @@ impl Connection {
         };
         tokio::select! {
             biased;
-            cut = cut => End::Cut(cut),
-            () = self.gateway.0.parted.cancelled() => End::Stopping,
-            () = credential => End::Refused,
+            cut = cut => ConnectionEnd::Cut(cut),
+            () = self.gateway.0.closing_links.cancelled() => ConnectionEnd::Stopping,
+            () = credential => ConnectionEnd::Refused,
             end = self.read(rx) => end,
             end = self.write(tx, first, frames) => end,
-            end = self.beat() => end,
-            () = self.keep_probing() => End::Silent,
+            end = self.send_heartbeats() => end,
+            () = self.keep_probing() => ConnectionEnd::Silent,
         }
     }
 
-    async fn write(&self, tx: &mut dyn LinkTx, first: Vec<Frame>, mut frames: mpsc::Receiver<Frame>) -> End {
+    async fn write(
+        &self,
+        tx: &mut dyn LinkTx,
+        first: Vec<Frame>,
+        mut frames: mpsc::Receiver<Frame>,
+    ) -> ConnectionEnd {
         let slow = self.gateway.0.options.slow;
         let mut first = first.into_iter();
         loop {
@@ -308,17 +323,17 @@ impl Connection {
             };
             match timeout(slow, tx.send(&frame)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => return End::from(error),
-                Err(_) => return End::TooSlow,
+                Ok(Err(error)) => return ConnectionEnd::from(error),
+                Err(_) => return ConnectionEnd::TooSlow,
             }
         }
     }
 
-    async fn read(&self, rx: &mut dyn LinkRx) -> End {
+    async fn read(&self, rx: &mut dyn LinkRx) -> ConnectionEnd {
         loop {
             let received = match rx.recv().await {
                 Ok(received) => received,
-                Err(error) => return End::from(error),
+                Err(error) => return ConnectionEnd::from(error),
             };
             if let Err(end) = self.take(received).await {
                 return end;
@@ -327,12 +342,12 @@ impl Connection {
     }
 
     /// Handles one frame of the machine.
-    async fn take(&self, received: Received) -> Result<(), End> {
-        self.heard()?;
+    async fn take(&self, received: Received) -> Result<(), ConnectionEnd> {
+        self.on_frame_received()?;
         let frame = match received {
             Received::Frame(frame) => frame,
             Received::Unknown(kind) => {
-                self.remark(
+                self.log_ignored_frame(
                     || tracing::info!(node = %self.unit.id, kind, "ignored a frame of an unknown type"),
                 );
                 return Ok(());
@@ -340,23 +355,23 @@ impl Connection {
         };
         match frame {
             Frame::Event(event) => {
-                let sink = self.unit.of_link(self.epoch).and_then(|mut state| state.event(&event));
+                let sink = self.unit.lock_if_current(self.epoch).and_then(|mut state| state.event(&event));
                 if let Some(sink) = sink {
                     sink(event);
                 }
             }
             Frame::Result(result) => self.result(result),
             Frame::Ack(ack) => {
-                if let Some(mut state) = self.unit.of_link(self.epoch) {
+                if let Some(mut state) = self.unit.lock_if_current(self.epoch) {
                     state.accepted(ack.call_id);
                 }
             }
             Frame::Ping(beat) => self.unit.send(self.epoch, Frame::Pong(beat)),
             Frame::Pong(beat) => self.pong(beat),
-            Frame::Bye(bye) => return Err(End::Bye(bye.reason.chars().take(200).collect())),
+            Frame::Bye(bye) => return Err(ConnectionEnd::Bye(bye.reason.chars().take(200).collect())),
             Frame::Hello(hello) => self.hello(hello).await?,
             Frame::Welcome(_) | Frame::Call(_) | Frame::Cancel(_) => {
-                return Err(End::Policy(format!(
+                return Err(ConnectionEnd::Policy(format!(
                     "frames of type {:?} are sent by the hub only",
                     frame.kind()
                 )));
@@ -367,112 +382,116 @@ impl Connection {
 
     fn result(&self, result: plexus_proto::node::CallResult) {
         let call = result.call_id;
-        let taken = match self.unit.of_link(self.epoch) {
+        let conclusion = match self.unit.lock_if_current(self.epoch) {
             Some(mut state) => state.result(result),
             // The link was replaced: the result arrives again over the new one.
             None => return,
         };
-        match taken {
+        match conclusion {
             Ok(None) => {}
             Ok(Some(outcome)) => self.gateway.conclude_soon(&self.unit, call, outcome),
             Err(_) => {
                 self.gateway.0.metrics.unwanted.inc();
-                self.remark(|| tracing::info!(node = %self.unit.id, %call, "dropped the result of a call that has no waiting caller"));
+                self.log_ignored_frame(|| tracing::info!(node = %self.unit.id, %call, "dropped the result of a call that has no waiting caller"));
             }
         }
     }
 
     /// The machine reports changed capabilities.
-    async fn hello(&self, hello: Hello) -> Result<(), End> {
+    async fn hello(&self, hello: Hello) -> Result<(), ConnectionEnd> {
         let hellos = {
-            let mut pulse = self.pulse();
-            pulse.hellos += 1;
-            pulse.hellos
+            let mut activity = self.activity();
+            activity.hellos += 1;
+            activity.hellos
         };
-        if hellos > HELLOS {
-            return Err(End::Policy(format!("more than {HELLOS} changes of its capabilities in a second")));
+        if hellos > MAX_HELLOS_PER_SECOND {
+            return Err(ConnectionEnd::Policy(format!(
+                "more than {MAX_HELLOS_PER_SECOND} changes of its capabilities in a second"
+            )));
         }
         if let Some(problem) = hello::problem(&hello, self.unit.id) {
-            return Err(End::Policy(problem));
+            return Err(ConnectionEnd::Policy(problem));
         }
         let (about, id, now) = (about(&hello), self.unit.id, self.gateway.0.clock.now());
-        match self.unit.of_link(self.epoch) {
+        match self.unit.lock_if_current(self.epoch) {
             Some(mut state) => state.update_report(&hello),
             None => return Ok(()),
         }
         self.gateway.publish();
         self.gateway.send_queued(&self.unit);
         let store = &self.gateway.0.store;
-        let kept = store
+        let stored = store
             .write(move |conn| Box::pin(async move { conn.set_node_about(id, &about, now).await }))
             .await;
-        if let Err(error) = kept {
+        if let Err(error) = stored {
             tracing::warn!(%error, node = %id, "cannot store the report of a node");
         }
         Ok(())
     }
 
-    fn heard(&self) -> Result<(), End> {
-        let mut pulse = self.pulse();
+    fn on_frame_received(&self) -> Result<(), ConnectionEnd> {
+        let mut activity = self.activity();
         let now = Instant::now();
-        pulse.heard_at = now;
-        if now.duration_since(pulse.second) >= Duration::from_secs(1) {
-            (pulse.second, pulse.frames, pulse.hellos) = (now, 0, 0);
+        activity.last_frame_at = now;
+        if now.duration_since(activity.second) >= Duration::from_secs(1) {
+            (activity.second, activity.frames, activity.hellos) = (now, 0, 0);
         }
-        pulse.frames += 1;
-        match pulse.frames > FLOOD {
-            true => Err(End::Policy(format!("more than {FLOOD} frames in a second"))),
+        activity.frames += 1;
+        match activity.frames > MAX_FRAMES_PER_SECOND {
+            true => {
+                Err(ConnectionEnd::Policy(format!("more than {MAX_FRAMES_PER_SECOND} frames in a second")))
+            }
             false => Ok(()),
         }
     }
 
     fn pong(&self, beat: Heartbeat) {
-        let sent = self.pulse().ping.take_if(|(n, _)| *n == beat.n);
+        let sent = self.activity().ping.take_if(|(n, _)| *n == beat.n);
         let Some((_, sent)) = sent else { return };
         let rtt = sent.elapsed();
         self.gateway.0.metrics.rtt.observe(rtt.as_secs_f64());
-        if let Some(mut state) = self.unit.of_link(self.epoch) {
+        if let Some(mut state) = self.unit.lock_if_current(self.epoch) {
             state.rtt = Some(rtt);
             state.seen_at = Some(self.gateway.0.clock.now());
         }
     }
 
     /// Sends pings, and completes when the machine has been silent for too long.
-    async fn beat(&self) -> End {
+    async fn send_heartbeats(&self) -> ConnectionEnd {
         let options = &self.gateway.0.options;
         let mut ticks = interval(options.heartbeat);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut n = 0;
         loop {
             ticks.tick().await;
-            let silence = self.pulse().heard_at.elapsed();
+            let silence = self.activity().last_frame_at.elapsed();
             if silence > options.heartbeat * options.missed {
-                return End::Silent;
+                return ConnectionEnd::Silent;
             }
             n += 1;
-            self.pulse().ping = Some((n, Instant::now()));
+            self.activity().ping = Some((n, Instant::now()));
             self.unit.send(self.epoch, Frame::Ping(Heartbeat { n }));
         }
     }
 
     /// Logs a remark about the machine, up to a limit.
-    fn remark(&self, say: impl FnOnce()) {
-        let remarks = {
-            let mut pulse = self.pulse();
-            pulse.remarks = pulse.remarks.saturating_add(1);
-            pulse.remarks
+    fn log_ignored_frame(&self, say: impl FnOnce()) {
+        let log_lines = {
+            let mut activity = self.activity();
+            activity.log_lines = activity.log_lines.saturating_add(1);
+            activity.log_lines
         };
-        if remarks <= REMARKS {
+        if log_lines <= MAX_LOG_LINES {
             say();
         }
     }
 
-    fn pulse(&self) -> std::sync::MutexGuard<'_, Pulse> {
-        self.pulse.lock().unwrap_or_else(PoisonError::into_inner)
+    fn activity(&self) -> std::sync::MutexGuard<'_, LinkActivity> {
+        self.activity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl From<LinkError> for End {
+impl From<LinkError> for ConnectionEnd {
     fn from(error: LinkError) -> Self {
         match error {
             LinkError::Invalid(why) => Self::Policy(why),

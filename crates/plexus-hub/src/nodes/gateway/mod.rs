@@ -30,7 +30,7 @@ use super::unit::{NodeReport, NodeSettings, Presence, Unit};
 
 /// Maximum number of concurrent links of one machine, including those that have not sent hello; a newer link
 /// replaces an older one.
-const LINKS: usize = 8;
+const MAX_LINKS: usize = 8;
 
 /// Cheap to clone; all clones share one gateway.
 #[derive(Debug, Clone)]
@@ -50,11 +50,11 @@ struct Inner {
     announcer: Announcer,
     metrics: NodeMetrics,
     polls: Polls,
-    places: Quota,
+    link_quota: Quota,
     /// Cancelled when the hub is about to stop.
     stopping: CancellationToken,
     /// Cancelled when the running calls have had their time to finish: links then say goodbye.
-    parted: CancellationToken,
+    closing_links: CancellationToken,
 }
 
 impl fmt::Debug for Inner {
@@ -77,7 +77,7 @@ impl Gateway {
         let gateway = Self(Arc::new(Inner {
             announcer: Announcer::start(store.clone(), clock.clone(), supervisor),
             stopping: supervisor.stopping(Stage::Intake),
-            parted: CancellationToken::new(),
+            closing_links: CancellationToken::new(),
             store,
             clock,
             supervisor: supervisor.clone(),
@@ -88,7 +88,7 @@ impl Gateway {
             conclude: OnceLock::new(),
             metrics: NodeMetrics::default(),
             polls: Polls::default(),
-            places: Quota::new(LINKS),
+            link_quota: Quota::new(MAX_LINKS),
         }));
         for record in &records {
             gateway.insert(record);
@@ -109,7 +109,7 @@ impl Gateway {
             gateway.mark_expected(record.id);
             if let Some(unit) = gateway.unit(record.id) {
                 let wait = gateway.0.options.reconnect;
-                gateway.give_up_after(&unit, unit.epoch(), wait, "it is not linked".to_owned());
+                gateway.declare_offline_after(&unit, unit.epoch(), wait, "it is not linked".to_owned());
             }
         }
         gateway.publish();
@@ -126,12 +126,12 @@ impl Gateway {
     async fn close_links_at_stop(&self) {
         self.0.stopping.cancelled().await;
         let units = self.units();
-        let quiet = join_all(units.iter().map(|unit| unit.wind_up()));
-        let _ = timeout(self.0.options.farewell, quiet).await;
+        let calls_drained = join_all(units.iter().map(|unit| unit.drain_calls()));
+        let _ = timeout(self.0.options.farewell, calls_drained).await;
         for unit in &units {
-            unit.leave();
+            unit.release_callers();
         }
-        self.0.parted.cancel();
+        self.0.closing_links.cancel();
     }
 
     /// Sets the function that ends calls without a waiting caller. Called once, before the first link.
@@ -139,7 +139,7 @@ impl Gateway {
         let _ = self.0.conclude.set(conclude);
         let gateway = self.clone();
         self.0.supervisor.spawn(Stage::Work, "calls of removed nodes", async move {
-            if let Err(error) = gateway.end_strays().await {
+            if let Err(error) = gateway.end_calls_of_removed_nodes().await {
                 tracing::warn!(%error, "cannot end the calls of removed nodes");
             }
         });
@@ -162,25 +162,25 @@ impl Gateway {
         let begun = Instant::now();
         let mut end = unit.begin(call, events, self.0.options.calls)?;
         // Abandons the call on every exit; one that has ended is not affected.
-        let given_up = Abandon { unit: &unit, call_id };
+        let abandon_guard = AbandonOnDrop { unit: &unit, call_id };
         if must_record {
             self.send_queued(&unit);
         }
         tokio::select! {
             biased;
             end = &mut end => {
-                let end = end.unwrap_or(Err(Undelivered::Stopping { goes_on: true }));
+                let end = end.unwrap_or(Err(Undelivered::Stopping { continues: true }));
                 if end.is_ok() {
                     self.0.metrics.calls.observe(begun.elapsed().as_secs_f64());
                 }
                 end
             }
-            () = cancel.cancelled() => Err(Undelivered::GivenUp { sent: given_up.unit.abandon(call_id) }),
+            () = cancel.cancelled() => Err(Undelivered::Abandoned { sent: abandon_guard.unit.abandon(call_id) }),
         }
     }
 
     /// MCP servers that run on the machines, as last reported, by machine.
-    pub(crate) fn hosted(&self) -> Vec<(NodeEntry, Vec<HostedServer>)> {
+    pub(crate) fn hosted_servers(&self) -> Vec<(NodeEntry, Vec<HostedServer>)> {
         let mut hosted: Vec<_> = self
             .units()
             .iter()
@@ -232,8 +232,8 @@ impl Gateway {
     }
 
     /// The link slots, by machine id.
-    pub(crate) fn places(&self) -> &Quota {
-        &self.0.places
+    pub(crate) fn link_quota(&self) -> &Quota {
+        &self.0.link_quota
     }
 
     /// The epoch of a machine's newest link.
@@ -279,9 +279,9 @@ impl Gateway {
     }
 
     /// A machine does not connect, for the given reason.
-    pub(super) fn mark_away(&self, id: NodeId, why: &str) {
+    pub(super) fn mark_offline(&self, id: NodeId, why: &str) {
         if let Some(unit) = self.unit(id) {
-            unit.give_up(unit.epoch(), why, self.0.clock.now());
+            unit.declare_offline(unit.epoch(), why, self.0.clock.now());
             self.publish();
         }
     }
@@ -304,12 +304,12 @@ fn settings(record: &NodeRecord) -> NodeSettings {
 }
 
 /// Abandons a call when its caller is gone.
-struct Abandon<'u> {
+struct AbandonOnDrop<'u> {
     unit: &'u Unit,
     call_id: CallId,
 }
 
-impl Drop for Abandon<'_> {
+impl Drop for AbandonOnDrop<'_> {
     fn drop(&mut self) {
         self.unit.abandon(self.call_id);
     }

@@ -22,12 +22,12 @@ impl Connection {
         let options = self.gateway.0.options.clone();
         loop {
             let well = match self.probe().await {
-                Some(health) => self.found(health),
+                Some(health) => self.record_health(health),
                 None => true,
             };
             // An unwell machine is probed more often, so that its recovery is noticed soon.
-            let beats = if well { options.probe_every } else { 1 };
-            sleep(options.heartbeat * beats).await;
+            let heartbeats = if well { options.probe_every } else { 1 };
+            sleep(options.heartbeat * heartbeats).await;
         }
     }
 
@@ -62,8 +62,8 @@ impl Connection {
     }
 
     /// Records a changed health; returns whether the machine is well.
-    fn found(&self, health: Health) -> bool {
-        let Some(mut state) = self.unit.of_link(self.epoch) else { return true };
+    fn record_health(&self, health: Health) -> bool {
+        let Some(mut state) = self.unit.lock_if_current(self.epoch) else { return true };
         let well = health == Health::Well;
         let changed = state.health != health;
         state.health = health.clone();

@@ -15,8 +15,8 @@ use crate::nodes::call::{OutgoingCall, Undelivered, expired, interrupted, revoke
 use crate::nodes::unit::Unit;
 
 /// Delay between two attempts to record the end of a call; doubles up to the maximum.
-const RETRY: Duration = Duration::from_millis(200);
-const RETRY_MOST: Duration = Duration::from_secs(10);
+const RETRY_DELAY: Duration = Duration::from_millis(200);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// State of a call in the database just before it is sent.
 enum SendDecision {
@@ -108,8 +108,8 @@ impl Gateway {
 
     /// The call of a row; `None` if its time is up or the row cannot be parsed.
     fn outgoing(&self, row: NodeCallRecord) -> Option<OutgoingCall> {
-        let left = row.deadline_at.as_millisecond() - self.0.clock.now().as_millisecond();
-        let deadline_ms = u64::try_from(left).ok().filter(|left| *left > 0)?;
+        let time_left = row.deadline_at.as_millisecond() - self.0.clock.now().as_millisecond();
+        let deadline_ms = u64::try_from(time_left).ok().filter(|time_left| *time_left > 0)?;
         let call = Call {
             call_id: row.call_id,
             tool: row.tool,
@@ -127,18 +127,18 @@ impl Gateway {
     /// Records the end of a call without a waiting caller, and then notifies its machine.
     pub(super) async fn conclude(&self, unit: &Unit, call: CallId, outcome: CallOutcome) {
         let Some(conclude) = self.0.conclude.get() else {
-            unit.not_concluded(call);
+            unit.conclude_failed(call);
             return;
         };
-        let mut pause = RETRY;
+        let mut pause = RETRY_DELAY;
         while let Err(error) = conclude(unit.id, call, outcome.clone()).await {
             tracing::warn!(%error, node = %unit.id, %call, "cannot record the end of a call; retrying");
             tokio::select! {
                 () = self.0.stopping.cancelled() => {
-                    unit.not_concluded(call);
+                    unit.conclude_failed(call);
                     return;
                 }
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(RETRY_MOST),
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(MAX_RETRY_DELAY),
             }
         }
         unit.settled(call);
@@ -153,7 +153,7 @@ impl Gateway {
     }
 
     /// Ends the calls of machines that no longer exist.
-    pub(super) async fn end_strays(&self) -> Result<(), StoreError> {
+    pub(super) async fn end_calls_of_removed_nodes(&self) -> Result<(), StoreError> {
         let calls = self.0.store.read_committed().await?.node_calls(None).await?;
         let Some(conclude) = self.0.conclude.get() else { return Ok(()) };
         for call in calls.into_iter().filter(|call| self.unit(call.node_id).is_none()) {

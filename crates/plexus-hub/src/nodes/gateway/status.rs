@@ -41,7 +41,7 @@ impl Gateway {
 
     /// Whether a machine is linked or expected to reconnect, so that no other machine may take over its identity.
     pub(crate) fn is_occupied(&self, id: NodeId) -> bool {
-        self.unit(id).is_some_and(|unit| !matches!(unit.lock().presence, Presence::Away(_)))
+        self.unit(id).is_some_and(|unit| !matches!(unit.lock().presence, Presence::Offline(_)))
     }
 }
 
@@ -51,8 +51,8 @@ fn status(unit: &Unit) -> NodeStatus {
         (Presence::Linked, Health::Unwell(why)) => (NodeState::Unwell, Some(why.clone())),
         (Presence::Linked, Health::Well | Health::Untested) => (NodeState::Online, None),
         (Presence::Expected, _) => (NodeState::Offline, Some("it is expected to connect".to_owned())),
-        (Presence::Away(why), _) if state.seen_at.is_none() => (NodeState::New, Some(why.clone())),
-        (Presence::Away(why), _) => (NodeState::Offline, Some(why.clone())),
+        (Presence::Offline(why), _) if state.seen_at.is_none() => (NodeState::New, Some(why.clone())),
+        (Presence::Offline(why), _) => (NodeState::Offline, Some(why.clone())),
     };
     let entry = state.entry(unit.id);
     NodeStatus {

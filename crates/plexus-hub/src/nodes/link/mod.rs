@@ -35,9 +35,9 @@ pub(crate) enum Phase {
 
 /// Reports the progress of a link to its transport. Cheap to clone; all clones share one state.
 #[derive(Debug, Clone)]
-pub(crate) struct Ending(Arc<watch::Sender<Phase>>);
+pub(crate) struct LinkProgress(Arc<watch::Sender<Phase>>);
 
-impl Ending {
+impl LinkProgress {
     pub(crate) fn new() -> Self {
         Self(Arc::new(watch::Sender::new(Phase::Opening)))
     }

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::timeout;
 
-use super::{Ending, LinkEnd, Phase};
+use super::{LinkEnd, LinkProgress, Phase};
 
 /// Maximum number of frames of the machine waiting to be processed; a request with more waits.
 const INBOX: usize = 64;
@@ -33,7 +33,7 @@ impl Polls {
     pub(crate) fn insert(&self, node: NodeId, epoch: u64, poll: Arc<Poll>) {
         let _ = poll.epoch.set(epoch);
         let mut links = self.lock();
-        if links.get(&node).is_none_or(|known| known.epoch() < Some(epoch)) {
+        if links.get(&node).is_none_or(|existing| existing.epoch() < Some(epoch)) {
             links.insert(node, poll);
         }
     }
@@ -58,7 +58,7 @@ pub(crate) enum PollError {
     /// The link has ended, with the reason.
     Ended(LinkEnd),
     /// Frames are missing between the last accepted one and these.
-    Gap { taken: u64, got: u64 },
+    Gap { accepted: u64, got: u64 },
     /// Not a valid frame.
     Invalid(String),
     /// The hub is too busy to accept the frames.
@@ -68,21 +68,21 @@ pub(crate) enum PollError {
 /// One link.
 #[derive(Debug)]
 pub(crate) struct Poll {
-    pub(crate) ending: Ending,
+    pub(crate) ending: LinkProgress,
     epoch: OnceLock<u64>,
     inbox: mpsc::Sender<Result<Received, LinkError>>,
     /// Held by the one request that delivers frames.
-    turn: Semaphore,
-    state: Mutex<Between>,
+    delivery_permit: Semaphore,
+    state: Mutex<FrameState>,
     /// Notified when there are frames to fetch, or room for more.
-    moved: Notify,
+    changed: Notify,
 }
 
 /// The frames between the two sides.
 #[derive(Debug, Default)]
-struct Between {
+struct FrameState {
     /// Number of the machine's newest accepted frame.
-    taken: u64,
+    accepted: u64,
     /// Number of the hub's newest frame.
     sent: u64,
     frames: VecDeque<(u64, Box<RawValue>)>,
@@ -95,15 +95,18 @@ impl Poll {
     pub(crate) fn open() -> (Arc<Self>, Link) {
         let (inbox, frames) = mpsc::channel(INBOX);
         let poll = Arc::new(Self {
-            ending: Ending::new(),
+            ending: LinkProgress::new(),
             epoch: OnceLock::new(),
             inbox,
-            turn: Semaphore::new(1),
+            delivery_permit: Semaphore::new(1),
             state: Mutex::default(),
-            moved: Notify::new(),
+            changed: Notify::new(),
         });
-        let link =
-            Link { tx: Box::new(Sending(poll.clone())), rx: Box::new(Receiving(frames)), transport: "poll" };
+        let link = Link {
+            tx: Box::new(PollSender(poll.clone())),
+            rx: Box::new(PollReceiver(frames)),
+            transport: "poll",
+        };
         (poll, link)
     }
 
@@ -113,15 +116,19 @@ impl Poll {
     }
 
     /// Accepts frames of the machine; returns the number of the newest accepted frame.
-    pub(crate) async fn take(&self, frames: Vec<Numbered>, patience: Duration) -> Result<u64, PollError> {
-        let Ok(_turn) = self.turn.acquire().await else { return Err(PollError::Busy) };
+    pub(crate) async fn take(
+        &self,
+        frames: Vec<Numbered>,
+        accept_timeout: Duration,
+    ) -> Result<u64, PollError> {
+        let Ok(_permit) = self.delivery_permit.acquire().await else { return Err(PollError::Busy) };
         for Numbered { n, frame } in frames {
-            let taken = self.lock().taken;
-            if n <= taken {
+            let accepted = self.lock().accepted;
+            if n <= accepted {
                 continue;
             }
-            if n != taken + 1 {
-                return Err(PollError::Gap { taken, got: n });
+            if n != accepted + 1 {
+                return Err(PollError::Gap { accepted, got: n });
             }
             let received = match frame.get().len() > MAX_FRAME {
                 true => Err(format!("a frame has more than {MAX_FRAME} bytes")),
@@ -131,28 +138,28 @@ impl Poll {
                 Ok(received) => (Ok(received), None),
                 Err(why) => (Err(LinkError::Invalid(why.clone())), Some(why)),
             };
-            match timeout(patience, self.inbox.send(frame)).await {
+            match timeout(accept_timeout, self.inbox.send(frame)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return Err(PollError::Ended(self.end())),
                 Err(_) => return Err(PollError::Busy),
             }
-            self.lock().taken = n;
+            self.lock().accepted = n;
             if let Some(why) = invalid {
                 return Err(PollError::Invalid(why));
             }
         }
-        Ok(self.lock().taken)
+        Ok(self.lock().accepted)
     }
 
     /// The frames for the machine, which has received all up to `after`. Waits up to `wait` for the first one.
     pub(crate) async fn fetch(&self, after: u64, wait: Duration) -> Result<PollBatch, PollError> {
         let batch = async {
             loop {
-                let mut moved = std::pin::pin!(self.moved.notified());
-                moved.as_mut().enable();
+                let mut changed = std::pin::pin!(self.changed.notified());
+                changed.as_mut().enable();
                 match self.batch(after) {
                     Some(batch) => return batch,
-                    None => moved.await,
+                    None => changed.await,
                 }
             }
         };
@@ -161,14 +168,14 @@ impl Poll {
 
     fn batch(&self, after: u64) -> Option<Result<PollBatch, PollError>> {
         let mut state = self.lock();
-        let waited = state.frames.len();
+        let count_before = state.frames.len();
         while state.frames.front().is_some_and(|(n, _)| *n <= after) {
             if let Some((_, frame)) = state.frames.pop_front() {
                 state.bytes -= frame.get().len();
             }
         }
-        if state.frames.len() < waited {
-            self.moved.notify_waiters();
+        if state.frames.len() < count_before {
+            self.changed.notify_waiters();
         }
         let mut batch = PollBatch::default();
         let mut bytes = 0;
@@ -194,7 +201,7 @@ impl Poll {
     }
 
     /// Appends a frame to those to be fetched, if there is room.
-    fn put(&self, text: &str) -> Result<bool, LinkError> {
+    fn enqueue(&self, text: &str) -> Result<bool, LinkError> {
         let mut state = self.lock();
         if state.closed {
             return Err(LinkError::Closed(None));
@@ -211,39 +218,39 @@ impl Poll {
         Ok(true)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Between> {
+    fn lock(&self) -> MutexGuard<'_, FrameState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Sending(Arc<Poll>);
+struct PollSender(Arc<Poll>);
 
-impl LinkTx for Sending {
+impl LinkTx for PollSender {
     fn send<'l>(&'l mut self, frame: &'l Frame) -> BoxFuture<'l, Result<(), LinkError>> {
         Box::pin(async move {
             let text = frame.text();
             loop {
-                let mut moved = std::pin::pin!(self.0.moved.notified());
-                moved.as_mut().enable();
-                if self.0.put(&text)? {
-                    self.0.moved.notify_waiters();
+                let mut changed = std::pin::pin!(self.0.changed.notified());
+                changed.as_mut().enable();
+                if self.0.enqueue(&text)? {
+                    self.0.changed.notify_waiters();
                     return Ok(());
                 }
-                moved.await;
+                changed.await;
             }
         })
     }
 
     fn close(&mut self) -> BoxFuture<'_, ()> {
         self.0.lock().closed = true;
-        self.0.moved.notify_waiters();
+        self.0.changed.notify_waiters();
         Box::pin(async {})
     }
 }
 
-struct Receiving(mpsc::Receiver<Result<Received, LinkError>>);
+struct PollReceiver(mpsc::Receiver<Result<Received, LinkError>>);
 
-impl LinkRx for Receiving {
+impl LinkRx for PollReceiver {
     fn recv(&mut self) -> BoxFuture<'_, Result<Received, LinkError>> {
         Box::pin(async { self.0.recv().await.unwrap_or(Err(LinkError::Closed(None))) })
     }

@@ -9,7 +9,7 @@ use plexus_proto::close_code::TOO_SLOW;
 use plexus_proto::node::close::{FENCED, REFUSED};
 use plexus_proto::node::{Frame, MAX_FRAME, Received};
 
-use super::{Ending, LinkEnd, Phase};
+use super::{LinkEnd, LinkProgress, Phase};
 
 /// The subprotocol, for clients that must name one.
 pub(crate) const PROTOCOL: &str = "plexus.node.v1";
@@ -19,21 +19,21 @@ pub(crate) const READ_BUFFER: usize = 8 << 10;
 const REASON: usize = 120;
 
 /// A link over the socket.
-pub(crate) fn link(socket: WebSocket, ending: &Ending) -> Link {
+pub(crate) fn link(socket: WebSocket, ending: &LinkProgress) -> Link {
     let (sink, stream) = socket.split();
     Link {
-        tx: Box::new(Sending { sink, ending: ending.clone() }),
-        rx: Box::new(Receiving(stream)),
+        tx: Box::new(WsSender { sink, ending: ending.clone() }),
+        rx: Box::new(WsReceiver(stream)),
         transport: "ws",
     }
 }
 
-struct Sending {
+struct WsSender {
     sink: SplitSink<WebSocket, Message>,
-    ending: Ending,
+    ending: LinkProgress,
 }
 
-impl LinkTx for Sending {
+impl LinkTx for WsSender {
     fn send<'l>(&'l mut self, frame: &'l Frame) -> BoxFuture<'l, Result<(), LinkError>> {
         Box::pin(async move {
             // Put the whole message into the buffer first, so that a cancelled send leaves no partial message.
@@ -63,9 +63,9 @@ impl LinkTx for Sending {
     }
 }
 
-struct Receiving(SplitStream<WebSocket>);
+struct WsReceiver(SplitStream<WebSocket>);
 
-impl LinkRx for Receiving {
+impl LinkRx for WsReceiver {
     fn recv(&mut self) -> BoxFuture<'_, Result<Received, LinkError>> {
         Box::pin(async {
             loop {

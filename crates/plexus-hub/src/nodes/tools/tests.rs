@@ -33,9 +33,9 @@ fn server(name: &str, tools: &[&str]) -> HostedServer {
     }
 }
 
-fn names(machines: &[(NodeEntry, Vec<HostedServer>)], taken: &[&str]) -> (Vec<String>, usize) {
-    let taken: BTreeSet<String> = taken.iter().map(|slug| (*slug).to_owned()).collect();
-    let (specs, warnings) = specs(machines, &taken);
+fn names(machines: &[(NodeEntry, Vec<HostedServer>)], used_slugs: &[&str]) -> (Vec<String>, usize) {
+    let used_slugs: BTreeSet<String> = used_slugs.iter().map(|slug| (*slug).to_owned()).collect();
+    let (specs, warnings) = specs(machines, &used_slugs);
     (specs.iter().map(|spec| spec.name.to_string()).collect(), warnings.len())
 }
 
@@ -59,8 +59,8 @@ fn machine_cannot_list_tools_of_other_servers() {
     assert_eq!(warnings, 4);
     for bad in ["plexus", "a__b", "a-b", "", &"x".repeat(60)] {
         let tool = format!("mcp__{bad}__x");
-        let (found, _) = names(&[(node("nas"), vec![server(bad, &[&tool])])], &[]);
-        assert!(found.iter().all(|name| name.starts_with("mcp__plexus_nas__")), "{bad}: {found:?}");
+        let (spec, _) = names(&[(node("nas"), vec![server(bad, &[&tool])])], &[]);
+        assert!(spec.iter().all(|name| name.starts_with("mcp__plexus_nas__")), "{bad}: {spec:?}");
     }
 }
 
@@ -78,6 +78,10 @@ fn servers_of_an_offline_machine_stay_listed_for_a_day() {
     let since: Timestamp = "2026-11-01T00:00:00Z".parse().unwrap();
     let later = |hours: u64| since.checked_add(Duration::from_secs(hours * 3600)).unwrap();
     let up = NodeEntry { since: Some(since), ..node("nas") };
-    let away = NodeEntry { online: false, ..up.clone() };
-    assert!(is_listed(&up, later(1_000)) && is_listed(&away, later(23)) && !is_listed(&away, later(25)));
+    let offline_since = NodeEntry { online: false, ..up.clone() };
+    assert!(
+        is_listed(&up, later(1_000))
+            && is_listed(&offline_since, later(23))
+            && !is_listed(&offline_since, later(25))
+    );
 }

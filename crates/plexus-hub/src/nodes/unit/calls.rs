@@ -23,12 +23,12 @@ const EVENT_BYTES: usize = 4 << 20;
 const EVENT_BURST: u64 = 200;
 const EVENT_RATE: u64 = 20;
 /// A delivered result that has not been settled within this time is accepted again when it arrives again.
-const UNSETTLED: Duration = Duration::from_secs(30);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Replaces a deadline that the clock cannot represent.
-const A_DAY: Duration = Duration::from_secs(24 * 3600);
+const FALLBACK_DEADLINE: Duration = Duration::from_secs(24 * 3600);
 
-pub(super) type End = Result<CallOutcome, Undelivered>;
+pub(super) type CallEnd = Result<CallOutcome, Undelivered>;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ struct Entry {
 
 enum Stage {
     /// A caller waits for it.
-    Waiting { done: oneshot::Sender<End>, events: EventSink, heard: Heard },
+    Waiting { done: oneshot::Sender<CallEnd>, events: EventSink, received: ReceivedEvents },
     /// Its result was delivered and must be settled.
     Delivered { at: Instant },
     /// The caller has given up and settles it; the result may have arrived.
@@ -79,7 +79,7 @@ impl std::fmt::Debug for Stage {
 }
 
 /// The amount of events received for a call.
-struct Heard {
+struct ReceivedEvents {
     since: Instant,
     events: u64,
     bytes: usize,
@@ -108,7 +108,7 @@ pub(super) enum ResultAction {
 
 /// Consequence of the end of a call.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Settled {
+pub(super) enum SettleAction {
     /// The machine must be notified.
     Confirm,
     /// The call may still run, and its result is not wanted.
@@ -150,7 +150,7 @@ impl Calls {
         call: OutgoingCall,
         events: EventSink,
         most: usize,
-    ) -> Result<oneshot::Receiver<End>, Undelivered> {
+    ) -> Result<oneshot::Receiver<CallEnd>, Undelivered> {
         if call.bytes() > CALL_BYTES {
             return Err(Undelivered::TooLarge(call.bytes()));
         }
@@ -160,7 +160,7 @@ impl Calls {
         }
         self.bytes = bytes;
         let (done, end) = oneshot::channel();
-        let heard = Heard { since: Instant::now(), events: 0, bytes: 0 };
+        let received = ReceivedEvents { since: Instant::now(), events: 0, bytes: 0 };
         let id = call.call.call_id;
         let entry = Entry {
             keep: call.call.keep,
@@ -168,7 +168,7 @@ impl Calls {
             deadline: None,
             sent_to: None,
             accepted: false,
-            stage: Stage::Waiting { done, events, heard },
+            stage: Stage::Waiting { done, events, received },
             call: Some(Box::new(call)),
         };
         self.entries.insert(id, entry);
@@ -229,11 +229,11 @@ impl Calls {
     /// The receiver of a call's event; `None` without a waiting caller or over the rate limit.
     pub(super) fn event(&mut self, event: &CallEvent) -> Option<EventSink> {
         let entry = self.entries.get_mut(&event.call_id)?;
-        let Stage::Waiting { events, heard, .. } = &mut entry.stage else { return None };
-        heard.events += 1;
-        heard.bytes += event.kind.len() + event.payload.get().len();
-        let most = EVENT_BURST + EVENT_RATE * heard.since.elapsed().as_secs();
-        (heard.events <= most && heard.bytes <= EVENT_BYTES).then(|| events.clone())
+        let Stage::Waiting { events, received, .. } = &mut entry.stage else { return None };
+        received.events += 1;
+        received.bytes += event.kind.len() + event.payload.get().len();
+        let most = EVENT_BURST + EVENT_RATE * received.since.elapsed().as_secs();
+        (received.events <= most && received.bytes <= EVENT_BYTES).then(|| events.clone())
     }
 
     /// Handles the result of a call.
@@ -257,7 +257,7 @@ impl Calls {
                 self.accepted(call);
                 ResultAction::Delivered
             }
-            Stage::Delivered { at } if at.elapsed() < UNSETTLED => ResultAction::Delivered,
+            Stage::Delivered { at } if at.elapsed() < SETTLE_TIMEOUT => ResultAction::Delivered,
             Stage::Delivered { .. } | Stage::Orphan => {
                 entry.stage = Stage::Concluding;
                 ResultAction::Conclude(outcome)
@@ -286,21 +286,21 @@ impl Calls {
     }
 
     /// The end of a call was committed.
-    pub(super) fn settled(&mut self, call: CallId) -> Settled {
-        let Some(entry) = self.remove(call) else { return Settled::Nothing };
+    pub(super) fn settled(&mut self, call: CallId) -> SettleAction {
+        let Some(entry) = self.remove(call) else { return SettleAction::Nothing };
         match entry.stage {
             Stage::Delivered { .. } | Stage::Concluding | Stage::Abandoned { ended: true } => {
-                Settled::Confirm
+                SettleAction::Confirm
             }
             // The machine was told to stop it; its result is acknowledged when it arrives.
-            Stage::Abandoned { ended: false } => Settled::Nothing,
-            Stage::Waiting { .. } | Stage::Orphan if entry.sent_to.is_some() => Settled::Cancel,
-            Stage::Waiting { .. } | Stage::Orphan => Settled::Nothing,
+            Stage::Abandoned { ended: false } => SettleAction::Nothing,
+            Stage::Waiting { .. } | Stage::Orphan if entry.sent_to.is_some() => SettleAction::Cancel,
+            Stage::Waiting { .. } | Stage::Orphan => SettleAction::Nothing,
         }
     }
 
     /// Concluding a call failed: it is retried with its next result.
-    pub(super) fn not_concluded(&mut self, call: CallId) {
+    pub(super) fn conclude_failed(&mut self, call: CallId) {
         if let Some(entry) = self.entries.get_mut(&call)
             && matches!(entry.stage, Stage::Concluding)
         {
@@ -360,9 +360,9 @@ impl Calls {
         }
         match entry.stage {
             Stage::Waiting { .. } => {
-                let elsewhere = entry.sent_to.is_some_and(|sent_to| sent_to != store);
-                if entry.keep && (elsewhere || entry.accepted) {
-                    let why = match elsewhere {
+                let store_differs = entry.sent_to.is_some_and(|sent_to| sent_to != store);
+                if entry.keep && (store_differs || entry.accepted) {
+                    let why = match store_differs {
                         true => "its node was set up again",
                         false => "its node no longer has it",
                     };
@@ -414,11 +414,11 @@ impl Calls {
     }
 
     /// Leaves all calls to their machine because the hub is stopping.
-    pub(super) fn leave(&mut self) {
+    pub(super) fn release_callers(&mut self) {
         for (_, entry) in self.entries.drain() {
             if let Stage::Waiting { done, .. } = entry.stage {
-                let goes_on = entry.keep && (entry.queue || entry.sent_to.is_some());
-                let _ = done.send(Err(Undelivered::Stopping { goes_on }));
+                let continues = entry.keep && (entry.queue || entry.sent_to.is_some());
+                let _ = done.send(Err(Undelivered::Stopping { continues }));
             }
         }
         self.bytes = 0;
@@ -434,7 +434,7 @@ impl Calls {
 /// The deadline of a call that is sent now.
 fn deadline(call: &OutgoingCall) -> Instant {
     let now = Instant::now();
-    now.checked_add(Duration::from_millis(call.call.deadline_ms)).unwrap_or(now + A_DAY)
+    now.checked_add(Duration::from_millis(call.call.deadline_ms)).unwrap_or(now + FALLBACK_DEADLINE)
 }
 
 impl Entry {

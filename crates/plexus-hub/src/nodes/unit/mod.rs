@@ -20,7 +20,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use uuid::Uuid;
 
 use super::call::{EventSink, OutgoingCall, Undelivered};
-use calls::{Calls, End, Reconciled, ResultAction, Settled};
+use calls::{CallEnd, Calls, Reconciled, ResultAction, SettleAction};
 
 /// The hub's settings of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub(super) enum Presence {
     /// Its link broke a moment ago, or the hub has just started: the machine is expected to connect.
     Expected,
     /// Offline, with the reason.
-    Away(String),
+    Offline(String),
 }
 
 /// Whether calls to a linked machine succeed.
@@ -100,7 +100,7 @@ pub(super) enum Cut {
 
 /// An open link.
 #[derive(Debug)]
-struct Active {
+struct ActiveLink {
     epoch: u64,
     /// Bounded. If it is full, the machine reads too slowly and the link is cut.
     frames: mpsc::Sender<Frame>,
@@ -124,7 +124,7 @@ pub(super) struct State {
     stopping: bool,
     /// Epoch of its newest link.
     epoch: u64,
-    link: Option<Active>,
+    link: Option<ActiveLink>,
     calls: Calls,
 }
 
@@ -154,14 +154,14 @@ impl Unit {
         epoch: u64,
         seen_at: Option<Timestamp>,
     ) -> Self {
-        let away = match seen_at {
+        let offline_reason = match seen_at {
             None => "it was never linked",
             Some(_) => "it is not linked",
         };
         let state = State {
             settings,
             report,
-            presence: Presence::Away(away.to_owned()),
+            presence: Presence::Offline(offline_reason.to_owned()),
             health: Health::Untested,
             rtt: None,
             seen_at,
@@ -190,17 +190,17 @@ impl Unit {
         &self,
         call: OutgoingCall,
         events: EventSink,
-        most: usize,
-    ) -> Result<oneshot::Receiver<End>, Undelivered> {
+        max_calls: usize,
+    ) -> Result<oneshot::Receiver<CallEnd>, Undelivered> {
         let mut state = self.lock();
         let (call_id, keep, queue) = (call.call.call_id, call.call.keep, call.queue);
         if state.removed {
             return Err(Undelivered::Unknown);
         }
         if state.stopping {
-            return Err(Undelivered::Stopping { goes_on: keep && queue });
+            return Err(Undelivered::Stopping { continues: keep && queue });
         }
-        if let (Presence::Away(why), false) = (&state.presence, queue) {
+        if let (Presence::Offline(why), false) = (&state.presence, queue) {
             return Err(Undelivered::Offline(why.clone()));
         }
         if state.is_draining() && !queue {
@@ -208,7 +208,7 @@ impl Unit {
         }
         // For a call that may be queued, the database must first record that it is no longer waiting.
         let must_record = keep && queue;
-        let end = state.calls.begin(call, events, most)?;
+        let end = state.calls.begin(call, events, max_calls)?;
         if !state.is_draining() && !must_record {
             state.dispatch(call_id);
         }
@@ -230,11 +230,11 @@ impl Unit {
     pub(super) fn settled(&self, call: CallId) {
         let mut state = self.lock();
         match state.calls.settled(call) {
-            Settled::Confirm => state.send(Frame::Ack(Ack { call_id: call })),
-            Settled::Cancel => {
+            SettleAction::Confirm => state.send(Frame::Ack(Ack { call_id: call })),
+            SettleAction::Cancel => {
                 state.send(Frame::Cancel(Cancel { call_id: call, reason: CancelReason::Deadline }));
             }
-            Settled::Nothing => {}
+            SettleAction::Nothing => {}
         }
         self.ended.notify_waiters();
     }
@@ -244,13 +244,13 @@ impl Unit {
         self.lock().calls.is_orphan(call)
     }
 
-    pub(super) fn not_concluded(&self, call: CallId) {
-        self.lock().calls.not_concluded(call);
+    pub(super) fn conclude_failed(&self, call: CallId) {
+        self.lock().calls.conclude_failed(call);
     }
 
     /// Whether the machine has dialed again since it sent this, and the newer dial arrived first.
-    pub(super) fn is_overtaken(&self, hello: &Hello) -> bool {
-        self.lock().is_overtaken(hello)
+    pub(super) fn is_outdated(&self, hello: &Hello) -> bool {
+        self.lock().is_outdated(hello)
     }
 
     /// Admits a link in place of an older one; `None` if there is a newer one, or the machine was removed.
@@ -263,12 +263,12 @@ impl Unit {
         now: Timestamp,
     ) -> Option<Admitted> {
         let mut state = self.lock();
-        if epoch <= state.epoch || state.removed || state.stopping || state.is_overtaken(hello) {
+        if epoch <= state.epoch || state.removed || state.stopping || state.is_outdated(hello) {
             return None;
         }
         state.epoch = epoch;
         state.cut(Cut::Fenced);
-        if matches!(state.presence, Presence::Away(_)) || state.seen_at.is_none() {
+        if matches!(state.presence, Presence::Offline(_)) || state.seen_at.is_none() {
             state.since = Some(now);
         }
         state.seen_at = Some(now);
@@ -281,12 +281,12 @@ impl Unit {
         state.refuse_if_draining();
         let (frames, queued) = mpsc::channel(queue);
         let (cut, is_cut) = oneshot::channel();
-        state.link = Some(Active { epoch, frames, cut, transport });
+        state.link = Some(ActiveLink { epoch, frames, cut, transport });
         Some(Admitted { frames: queued, cut: is_cut, reconciled, settings: state.settings.clone() })
     }
 
     /// The state, if this link is still the current one.
-    pub(super) fn of_link(&self, epoch: u64) -> Option<MutexGuard<'_, State>> {
+    pub(super) fn lock_if_current(&self, epoch: u64) -> Option<MutexGuard<'_, State>> {
         let state = self.lock();
         state.link.as_ref().is_some_and(|link| link.epoch == epoch).then_some(state)
     }
@@ -303,12 +303,12 @@ impl Unit {
     }
 
     /// A machine that was expected did not connect.
-    pub(super) fn give_up(&self, epoch: u64, why: &str, now: Timestamp) -> bool {
+    pub(super) fn declare_offline(&self, epoch: u64, why: &str, now: Timestamp) -> bool {
         let mut state = self.lock();
         if state.epoch != epoch || state.presence == Presence::Linked {
             return false;
         }
-        state.presence = Presence::Away(why.to_owned());
+        state.presence = Presence::Offline(why.to_owned());
         state.since = Some(now);
         state.calls.refuse_unsent(&Undelivered::Offline(why.to_owned()), false);
         true
@@ -342,7 +342,7 @@ impl Unit {
     /// The database has recorded that this call is sent over this link. `read`: the stored call, if it has no
     /// waiting caller.
     pub(super) fn mark_recorded(&self, epoch: u64, call: CallId, read: Option<&OutgoingCall>) {
-        let Some(mut state) = self.of_link(epoch) else { return };
+        let Some(mut state) = self.lock_if_current(epoch) else { return };
         let Some(store) = state.report.store else { return };
         let frame = match read {
             Some(read) => state.calls.send_read(read, store),
@@ -364,18 +364,18 @@ impl Unit {
         let mut state = self.lock();
         state.removed = true;
         state.cut(Cut::Removed);
-        state.presence = Presence::Away("it was removed".to_owned());
+        state.presence = Presence::Offline("it was removed".to_owned());
         state.calls.refuse_unsent(&Undelivered::Unknown, true);
         state.calls.interrupt_sent("its node was removed");
         state.calls.orphans()
     }
 
     /// Stops accepting calls because the hub is stopping. Returns when none is in flight any more.
-    pub(super) async fn wind_up(&self) {
+    pub(super) async fn drain_calls(&self) {
         let ended = self.ended.clone();
         loop {
-            let mut moved = std::pin::pin!(ended.notified());
-            moved.as_mut().enable();
+            let mut call_ended = std::pin::pin!(ended.notified());
+            call_ended.as_mut().enable();
             {
                 let mut state = self.lock();
                 state.stopping = true;
@@ -383,15 +383,15 @@ impl Unit {
                     return;
                 }
             }
-            moved.await;
+            call_ended.await;
         }
     }
 
     /// Leaves the calls that are still running to the machine.
-    pub(super) fn leave(&self) {
+    pub(super) fn release_callers(&self) {
         let mut state = self.lock();
         state.stopping = true;
-        state.calls.leave();
+        state.calls.release_callers();
     }
 
     pub(super) fn epoch(&self) -> u64 {
@@ -409,7 +409,7 @@ impl Unit {
 
     /// Sends a frame to the machine, if this link is still the current one.
     pub(super) fn send(&self, epoch: u64, frame: Frame) {
-        if let Some(mut state) = self.of_link(epoch) {
+        if let Some(mut state) = self.lock_if_current(epoch) {
             state.send(frame);
         }
     }
@@ -423,9 +423,10 @@ impl State {
 
     /// Only true while the machine is linked or expected: a store restored from a backup continues with an older
     /// counter, and must be admitted once no link with a higher counter exists.
-    fn is_overtaken(&self, hello: &Hello) -> bool {
-        let same = self.report.store == Some(hello.store_id) && !matches!(self.presence, Presence::Away(_));
-        same && hello.dial.zip(self.report.dial).is_some_and(|(this, newest)| this <= newest)
+    fn is_outdated(&self, hello: &Hello) -> bool {
+        let is_same_store =
+            self.report.store == Some(hello.store_id) && !matches!(self.presence, Presence::Offline(_));
+        is_same_store && hello.dial.zip(self.report.dial).is_some_and(|(this, newest)| this <= newest)
     }
 
     pub(super) fn transport(&self) -> Option<&'static str> {
@@ -444,7 +445,7 @@ impl State {
             id,
             name: self.settings.name.clone(),
             labels,
-            online: !self.removed && !unwell && !matches!(self.presence, Presence::Away(_)),
+            online: !self.removed && !unwell && !matches!(self.presence, Presence::Offline(_)),
             since: self.since,
             store_id: self.report.store,
             draining: self.is_draining(),
@@ -499,15 +500,15 @@ impl State {
     }
 
     /// Handles the result of a call. Returns one that must be concluded.
-    pub(super) fn result(&mut self, result: CallResult) -> Result<Option<CallOutcome>, Unwanted> {
+    pub(super) fn result(&mut self, result: CallResult) -> Result<Option<CallOutcome>, UnwantedResult> {
         match self.calls.result(result.call_id, result.outcome) {
             ResultAction::Delivered => Ok(None),
             ResultAction::Conclude(outcome) => Ok(Some(outcome)),
             // A stopping hub has released its continuing calls: the next hub process receives their results.
-            ResultAction::Unwanted if self.stopping => Err(Unwanted),
+            ResultAction::Unwanted if self.stopping => Err(UnwantedResult),
             ResultAction::Unwanted => {
                 self.send(Frame::Ack(Ack { call_id: result.call_id }));
-                Err(Unwanted)
+                Err(UnwantedResult)
             }
         }
     }
@@ -525,4 +526,4 @@ impl State {
 
 /// A result without a waiting caller, for an unknown call.
 #[derive(Debug)]
-pub(super) struct Unwanted;
+pub(super) struct UnwantedResult;

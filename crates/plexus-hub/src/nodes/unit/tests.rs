@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 use uuid::Uuid;
 
-use super::{Admitted, Cut, End, NodeReport, NodeSettings, Presence, Unit};
+use super::{Admitted, CallEnd, Cut, NodeReport, NodeSettings, Presence, Unit};
 use crate::nodes::call::{EventSink, OutgoingCall, Undelivered};
 
 const MOST: usize = 4;
@@ -85,13 +85,13 @@ impl Machine {
         assert!(self.unit.ended(self.epoch, Presence::Expected));
     }
 
-    fn begin(&self, call: &OutgoingCall) -> oneshot::Receiver<End> {
+    fn begin(&self, call: &OutgoingCall) -> oneshot::Receiver<CallEnd> {
         self.unit.begin(call.clone(), nobody(), MOST).expect("the call is accepted")
     }
 
     fn result(&self, call: CallId) -> bool {
         let outcome = done();
-        let mut state = self.unit.of_link(self.epoch).expect("the link is current");
+        let mut state = self.unit.lock_if_current(self.epoch).expect("the link is current");
         state.result(CallResult { call_id: call, outcome }).is_ok()
     }
 }
@@ -108,7 +108,7 @@ fn sent(admitted: &mut Admitted) -> Vec<&'static str> {
     kinds
 }
 
-fn text(end: &mut oneshot::Receiver<End>) -> String {
+fn text(end: &mut oneshot::Receiver<CallEnd>) -> String {
     match end.try_recv().expect("the call has ended") {
         Ok(CallOutcome::Output(output)) => output.text,
         Ok(CallOutcome::Failed(failure)) => failure.code.as_str().to_owned(),
@@ -151,15 +151,15 @@ fn overtaken_hello_is_ignored_while_the_machine_is_present() {
     let mut end = machine.begin(&call);
     assert_eq!(sent(&mut link), ["call"]);
     for held_up in [&older, &newer] {
-        assert!(machine.unit.is_overtaken(held_up) && admit(&mut machine, held_up).is_none());
+        assert!(machine.unit.is_outdated(held_up) && admit(&mut machine, held_up).is_none());
         assert_eq!(link.cut.try_recv(), Err(TryRecvError::Empty), "the newer link stays open");
     }
-    assert!(machine.unit.of_link(linked).is_some());
+    assert!(machine.unit.lock_if_current(linked).is_some());
     assert_eq!(end.try_recv().unwrap_err(), TryRecvError::Empty, "its call continues");
     assert!(machine.unit.ended(linked, Presence::Expected));
     assert!(admit(&mut machine, &older).is_none(), "an expected machine has dialed since");
     // A store restored from a backup continues with an older counter.
-    assert!(machine.unit.give_up(linked, "it is not linked", Timestamp::now()));
+    assert!(machine.unit.declare_offline(linked, "it is not linked", Timestamp::now()));
     assert!(admit(&mut machine, &older).is_some());
 }
 
@@ -229,7 +229,7 @@ fn accepted_call_missing_from_hello_is_interrupted() {
     drop(machine.dial(&[]));
     let call = call(true);
     let mut end = machine.begin(&call);
-    machine.unit.of_link(machine.epoch).unwrap().accepted(call.call.call_id);
+    machine.unit.lock_if_current(machine.epoch).unwrap().accepted(call.call.call_id);
     machine.lose();
     let mut link = machine.dial(&[]);
     assert_eq!(sent(&mut link), [""; 0]);
@@ -339,9 +339,9 @@ fn call_of_an_earlier_process_is_concluded_and_acknowledged() {
     machine.unit.adopt(id, Some(machine.store));
     let mut link = machine.dial(&[(id, HeldState::Finished)]);
     assert_eq!(order(&link, id), Order::Keep);
-    let mut state = machine.unit.of_link(machine.epoch).unwrap();
-    let taken = state.result(CallResult { call_id: id, outcome: done() }).unwrap();
-    assert!(taken.is_some(), "the call must be concluded");
+    let mut state = machine.unit.lock_if_current(machine.epoch).unwrap();
+    let outcome = state.result(CallResult { call_id: id, outcome: done() }).unwrap();
+    assert!(outcome.is_some(), "the call must be concluded");
     let again = state.result(CallResult { call_id: id, outcome: done() }).unwrap();
     assert!(again.is_none(), "once");
     drop(state);
@@ -389,8 +389,8 @@ fn replaced_link_has_no_effect() {
     let mut end = machine.begin(&call);
     drop(machine.dial(&[(call.call.call_id, HeldState::Running)]));
     assert_eq!(old.cut.try_recv(), Ok(Cut::Fenced));
-    assert!(machine.unit.of_link(1).is_none());
-    assert!(!machine.unit.ended(1, Presence::Away("gone".to_owned())), "its end is ignored");
+    assert!(machine.unit.lock_if_current(1).is_none());
+    assert!(!machine.unit.ended(1, Presence::Offline("gone".to_owned())), "its end is ignored");
     assert_eq!(machine.unit.lock().presence, Presence::Linked);
     let hello = hello(&machine.unit, machine.store, &[]);
     assert!(machine.unit.admit(1, &hello, "ws", 16, Timestamp::now()).is_none(), "it is not admitted again");
@@ -445,7 +445,7 @@ fn offline_machine_refuses_calls_unless_they_may_queue() {
     machine.unit.lock().presence = Presence::Expected;
     let mut end = machine.begin(&call(true));
     let mut queued = machine.begin(&OutgoingCall { queue: true, ..call(true) });
-    assert!(machine.unit.give_up(0, "it did not come", Timestamp::now()));
+    assert!(machine.unit.declare_offline(0, "it did not come", Timestamp::now()));
     assert_eq!(end.try_recv().unwrap().unwrap_err(), Undelivered::Offline("it did not come".to_owned()));
     assert_eq!(queued.try_recv().unwrap_err(), TryRecvError::Empty, "the call waits");
 }
@@ -485,11 +485,11 @@ fn removed_machine_ends_its_calls() {
 async fn running_calls_continue_on_their_machine_when_the_hub_stops() {
     let mut machine = Machine::new();
     drop(machine.dial(&[]));
-    let (mut kept, mut read) = (machine.begin(&call(true)), machine.begin(&call(false)));
-    machine.unit.leave();
-    assert_eq!(kept.try_recv().unwrap().unwrap_err(), Undelivered::Stopping { goes_on: true });
-    assert_eq!(read.try_recv().unwrap().unwrap_err(), Undelivered::Stopping { goes_on: false });
-    machine.unit.wind_up().await;
+    let (mut persistent, mut read) = (machine.begin(&call(true)), machine.begin(&call(false)));
+    machine.unit.release_callers();
+    assert_eq!(persistent.try_recv().unwrap().unwrap_err(), Undelivered::Stopping { continues: true });
+    assert_eq!(read.try_recv().unwrap().unwrap_err(), Undelivered::Stopping { continues: false });
+    machine.unit.drain_calls().await;
     assert!(matches!(machine.unit.begin(call(true), nobody(), MOST), Err(Undelivered::Stopping { .. })));
 }
 
@@ -497,11 +497,11 @@ async fn running_calls_continue_on_their_machine_when_the_hub_stops() {
 fn events_of_a_call_are_bounded() {
     let mut machine = Machine::new();
     drop(machine.dial(&[]));
-    let heard = Arc::new(AtomicUsize::new(0));
+    let received = Arc::new(AtomicUsize::new(0));
     let sink: EventSink = {
-        let heard = heard.clone();
+        let received = received.clone();
         Arc::new(move |_| {
-            heard.fetch_add(1, Ordering::Relaxed);
+            received.fetch_add(1, Ordering::Relaxed);
         })
     };
     let call = call(true);
@@ -513,13 +513,13 @@ fn events_of_a_call_are_bounded() {
         payload: RawValue::from_string("{}".to_owned()).unwrap(),
     };
     for _ in 0..1000 {
-        let sink = machine.unit.of_link(machine.epoch).unwrap().event(&event);
+        let sink = machine.unit.lock_if_current(machine.epoch).unwrap().event(&event);
         if let Some(sink) = sink {
             sink(event.clone());
         }
     }
-    let heard = heard.load(Ordering::Relaxed);
-    assert!((100..=400).contains(&heard), "{heard}");
+    let received = received.load(Ordering::Relaxed);
+    assert!((100..=400).contains(&received), "{received}");
 }
 
 #[test]
@@ -545,7 +545,7 @@ fn refusal_message_states_whether_anything_ran() {
     let error = Undelivered::Offline("it was switched off".to_owned()).error("nas");
     assert_eq!(error.code, ErrorCode::Unavailable);
     assert!(error.text().contains("nas") && error.text().contains("switched off"), "{}", error.text());
-    assert!(!Undelivered::GivenUp { sent: true }.nothing_ran());
-    assert!(!Undelivered::Stopping { goes_on: true }.nothing_ran());
-    assert!(Undelivered::GivenUp { sent: false }.nothing_ran());
+    assert!(!Undelivered::Abandoned { sent: true }.nothing_ran());
+    assert!(!Undelivered::Stopping { continues: true }.nothing_ran());
+    assert!(Undelivered::Abandoned { sent: false }.nothing_ran());
 }

@@ -33,12 +33,12 @@ pub(in crate::routes) async fn change(
     Segment(node): Segment,
     request: Request,
 ) -> Result<Json<Node>, ApiError> {
-    caller.needs(enrol::MANAGE)?;
+    caller.require_scope(enrol::MANAGE)?;
     let params: ChangeNodeParams = caller.read_json(request, "a change of a node").await?;
     let id = find(&caller.services, &node).await?.ok_or_else(|| unknown(&node))?.id;
     let Caller { services, principal } = caller;
     let inside = services.clone();
-    let changed = services.see_through("changing a node", async move {
+    let changed = services.run_to_completion("changing a node", async move {
         let changed = inside.authenticator.change_node(&principal, id, params).await?;
         if let Some(record) = &changed {
             inside.nodes.changed(record);
@@ -71,14 +71,14 @@ pub(in crate::routes) async fn remove(
     caller: Caller,
     Segment(node): Segment,
 ) -> Result<Json<RemovedNode>, ApiError> {
-    caller.needs(enrol::MANAGE)?;
+    caller.require_scope(enrol::MANAGE)?;
     let Some(record) = find(&caller.services, &node).await? else {
         let invite = enrol::withdrawn(caller, &node).await?.ok_or_else(|| unknown(&node))?;
         return Ok(Json(RemovedNode { id: invite.node_id, name: invite.name }));
     };
     let Caller { services, principal } = caller;
     let inside = services.clone();
-    let removed = services.see_through("removing a node", async move {
+    let removed = services.run_to_completion("removing a node", async move {
         let removed = inside.authenticator.remove_node(&principal, record.id).await?;
         if removed.is_some() {
             inside.nodes.removed(record.id).await;

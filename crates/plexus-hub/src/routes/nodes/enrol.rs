@@ -13,7 +13,7 @@ use plexus_proto::api::{InviteNodeParams, JoinNodeParams, NodeCredential, NodeIn
 use plexus_store::NodeInvite as Invitation;
 
 use crate::App;
-use crate::http::{ApiError, Caller, NodeCaller, turned_down};
+use crate::http::{ApiError, Caller, NodeCaller, note_failed_attempt};
 use crate::routes::query::Segment;
 use crate::routes::{refusals, tag};
 use crate::services::Services;
@@ -66,7 +66,7 @@ pub(in crate::routes) async fn invite(
     )
 )]
 pub(in crate::routes) async fn invites(caller: Caller) -> Result<Json<Page<PendingInvite>>, ApiError> {
-    caller.needs(super::READ)?;
+    caller.require_scope(super::READ)?;
     let now = caller.services.clock.now();
     let invites = caller.services.store.read_committed().await?.node_invites(now).await?;
     Ok(Json(Page { items: invites.into_iter().map(pending).collect(), next: None }))
@@ -92,9 +92,9 @@ pub(in crate::routes) async fn withdraw(
     caller: Caller,
     Segment(name): Segment,
 ) -> Result<Json<PendingInvite>, ApiError> {
-    caller.needs(MANAGE)?;
-    let gone = || ApiError::not_found("there is no invitation for this name");
-    withdrawn(caller, &name).await?.map(|invite| Json(pending(invite))).ok_or_else(gone)
+    caller.require_scope(MANAGE)?;
+    let not_found = || ApiError::not_found("there is no invitation for this name");
+    withdrawn(caller, &name).await?.map(|invite| Json(pending(invite))).ok_or_else(not_found)
 }
 
 /// Withdraws the invitation for a name; `None` if there is none.
@@ -141,7 +141,7 @@ pub(in crate::routes) async fn join(
     let shown = params.code.clone().or_else(|| params.key.clone());
     let inside = services.clone();
     let joined = services
-        .see_through("letting a node in", async move {
+        .run_to_completion("letting a node in", async move {
             let joined = admitted(&inside, params, certificate).await?;
             if let Some(record) = inside.store.read_committed().await?.node(joined.node_id).await? {
                 inside.nodes.changed(&record);
@@ -197,7 +197,7 @@ fn refused(
         return error.into();
     }
     app.http.auth_failed(error.reason());
-    turned_down(services, peer, shown, &error.to_string()).unwrap_or_else(|| error.into())
+    note_failed_attempt(services, peer, shown, &error.to_string()).unwrap_or_else(|| error.into())
 }
 
 /// Renew the credential of a node
@@ -225,7 +225,7 @@ pub(in crate::routes) async fn renew(
         ApiError::new(StatusCode::CONFLICT, plexus_proto::ErrorCode::Conflict, message)
     })?;
     let authenticator = services.authenticator.clone();
-    let renewed = services.see_through("renewing the credential of a node", async move {
+    let renewed = services.run_to_completion("renewing the credential of a node", async move {
         authenticator.renew_node(&credential, node).await
     });
     Ok((StatusCode::CREATED, Json(renewed.await??)))

@@ -54,7 +54,7 @@ pub(super) async fn list(
     Params(page): Params<PageParams>,
     headers: HeaderMap,
 ) -> Result<Tagged, ApiError> {
-    caller.needs(READ)?;
+    caller.require_scope(READ)?;
     let limit = query::limit(page.limit)?;
     let after: String = CURSOR.read(page.cursor.as_deref())?.unwrap_or_default();
     let one_more = usize::try_from(limit).unwrap_or_default() + 1;
@@ -82,7 +82,7 @@ pub(super) async fn list(
     )
 )]
 pub(super) async fn show(caller: Caller, Segment(node): Segment) -> Result<Json<Node>, ApiError> {
-    caller.needs(READ)?;
+    caller.require_scope(READ)?;
     let node = find(&caller.services, &node).await?.ok_or_else(|| unknown(&node))?;
     Ok(Json(view::shown(&caller.services, node)))
 }

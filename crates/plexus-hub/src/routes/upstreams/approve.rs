@@ -39,7 +39,7 @@ pub(in crate::routes) async fn pending(
     caller: Caller,
     Segment(name): Segment,
 ) -> Result<Json<Page<PendingTool>>, ApiError> {
-    caller.needs(Scope::ADMIN)?;
+    caller.require_scope(Scope::ADMIN)?;
     let items = caller.services.upstreams.pending(&name).ok_or_else(|| unknown(&name))?;
     Ok(Json(Page { items, next: None }))
 }
@@ -73,11 +73,11 @@ pub(in crate::routes) async fn approve(
         return Err(ApiError::bad_request(format!("tools must have 1 to {MAX_TOOLS} entries")));
     }
     let by = caller.principal.subject().to_owned();
-    let asked = json!({ "name": name, "tools": params.tools });
-    let approval = recorded(caller, APPROVE, asked.clone(), async move |services| {
+    let audit_detail = json!({ "name": name, "tools": params.tools });
+    let approval = recorded(caller, APPROVE, audit_detail.clone(), async move |services| {
         let approved = services.upstreams.approve(&name, &params.tools, &by).await;
         let approval = approved.map_err(|error| refused(&name, error))?;
-        Ok((asked, approval))
+        Ok((audit_detail, approval))
     });
     Ok(Json(approval.await?))
 }

@@ -61,22 +61,22 @@ pub(in crate::routes) async fn add(
     check_name(&params.name)?;
     let patience = wait.patience()?;
     let AddUpstreamParams { name, server } = params;
-    let asked = recorded_detail(json!({ "name": name }), &server);
-    let upstream = recorded(caller, ADD, asked.clone(), async move |services| {
+    let audit_detail = recorded_detail(json!({ "name": name }), &server);
+    let upstream = recorded(caller, ADD, audit_detail.clone(), async move |services| {
         let document = Value::Object(server);
-        gate::may_refer(&origin, has_references(&document))?;
-        gate::may_reach(&services, &origin, inward(&document))?;
+        gate::check_references(&origin, has_references(&document))?;
+        gate::check_network(&services, &origin, inward(&document))?;
         let (inside, new) = (services.clone(), name.clone());
         let added = in_folder(&services, move |folder| {
             let checked = folder.check(&new, &document).map_err(|problems| super::invalid(&problems))?;
-            gate::may_run(&inside, &origin, Program::of(&checked))?;
+            gate::check_command(&inside, &origin, Program::of(&checked))?;
             folder.add(&new, &document).map_err(refused_by_folder)?;
             Ok::<_, ApiError>(checked.transport.kind())
         });
         let transport = added.await??;
         services.upstreams.reload_within(patience).await;
         let upstream = services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
-        let mut done = asked;
+        let mut done = audit_detail;
         done["transport"] = json!(transport);
         Ok((done, upstream))
     })
@@ -112,8 +112,8 @@ pub(in crate::routes) async fn remove(
         if let Err(error) = services.upstreams.logout(&name).await {
             tracing::warn!(server = %name, %error, "the login of the server could not be deleted");
         }
-        let gone = name.clone();
-        let removed = in_folder(&services, move |folder| folder.remove(&gone)).await?;
+        let removed_name = name.clone();
+        let removed = in_folder(&services, move |folder| folder.remove(&removed_name)).await?;
         let backup = removed.map_err(refused_by_folder)?;
         services.upstreams.reload_without(&name).await?;
         let backup = backup.display().to_string();
@@ -151,7 +151,7 @@ pub(in crate::routes) async fn enable(
     let patience = wait.patience()?;
     let enabled = recorded(caller, ENABLE, json!({ "name": name }), async move |services| {
         services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
-        gate::may_run(&services, &origin, Program::of(&stored(&services, &name).await?))?;
+        gate::check_command(&services, &origin, Program::of(&stored(&services, &name).await?))?;
         switch(&services, &name, true, patience).await
     });
     Ok(Json(enabled.await?))

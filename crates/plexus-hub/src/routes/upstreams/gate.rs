@@ -30,7 +30,7 @@ const PROXY_PREFIX: &str = "x-forwarded-";
 const LOADER_PREFIXES: [&str; 2] = ["LD_", "DYLD_"];
 
 /// Maximum length of a command that is repeated in a refusal.
-const SHOWN: usize = 100;
+const MAX_SHOWN_CHARS: usize = 100;
 
 /// The origin of a request, as far as it can be determined.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,14 +58,14 @@ impl RequestOrigin {
         if !peer.is_loopback() {
             return Self::Remote(format!("comes from {peer}"));
         }
-        let of_proxy = headers.keys().find(|name| {
+        let proxy_header = headers.keys().find(|name| {
             let text = name.as_str();
             *name == FORWARDED
                 || *name == VIA
                 || text.starts_with(PROXY_PREFIX)
                 || PROXY_HEADERS.contains(&text)
         });
-        if let Some(name) = of_proxy {
+        if let Some(name) = proxy_header {
             return Self::Remote(format!("comes through a proxy (it has the header {name})"));
         }
         // Most proxies pass on the host name that the client requested.
@@ -101,7 +101,7 @@ pub(in crate::routes) fn require_local(origin: &RequestOrigin, what: &str) -> Re
 
 /// Succeeds only if the values that a server refers to may be sent to the server's owner. Must be called before the
 /// references are resolved, because resolution alone reveals what exists.
-pub(super) fn may_refer(origin: &RequestOrigin, has_references: bool) -> Result<(), ApiError> {
+pub(super) fn check_references(origin: &RequestOrigin, has_references: bool) -> Result<(), ApiError> {
     match origin {
         RequestOrigin::Remote(how) if has_references => Err(refusal(
             format!(
@@ -116,11 +116,19 @@ pub(super) fn may_refer(origin: &RequestOrigin, has_references: bool) -> Result<
 }
 
 /// Succeeds only if the request may have the hub connect to the server's address.
-pub(super) fn may_reach(services: &Services, origin: &RequestOrigin, inward: Inward) -> Result<(), ApiError> {
-    may_lead(services.config.load().upstreams.private_networks, origin, inward)
+pub(super) fn check_network(
+    services: &Services,
+    origin: &RequestOrigin,
+    inward: Inward,
+) -> Result<(), ApiError> {
+    check_network_setting(services.config.load().upstreams.private_networks, origin, inward)
 }
 
-fn may_lead(private_networks: bool, origin: &RequestOrigin, inward: Inward) -> Result<(), ApiError> {
+fn check_network_setting(
+    private_networks: bool,
+    origin: &RequestOrigin,
+    inward: Inward,
+) -> Result<(), ApiError> {
     let RequestOrigin::Remote(how) = origin else { return Ok(()) };
     let mut what = Vec::new();
     if inward.loopback {
@@ -170,7 +178,7 @@ impl<'a> Program<'a> {
 }
 
 /// Succeeds only if the request may have the hub run this program. All failed conditions are reported at once.
-pub(super) fn may_run(
+pub(super) fn check_command(
     services: &Services,
     origin: &RequestOrigin,
     program: Option<Program<'_>>,
@@ -184,7 +192,7 @@ pub(super) fn may_run(
         missing.push("loopback");
     }
     if !config.upstreams.allows(command) && !is_allowed_by_owner(&config.data_dir, command) {
-        let shown: String = command.chars().take(SHOWN).collect();
+        let shown: String = command.chars().take(MAX_SHOWN_CHARS).collect();
         let listed = match config.upstreams.commands.as_slice() {
             [] => "nothing".to_owned(),
             listed => listed.join(", "),
@@ -197,7 +205,7 @@ pub(super) fn may_run(
         );
         missing.push("command");
     }
-    if let Some(variable) = variables.iter().find(|name| decides_what_runs(name)) {
+    if let Some(variable) = variables.iter().find(|name| is_loader_variable(name)) {
         why.push(format!("{variable} in its `env` could run a program other than the listed one"));
         fix.push(format!("Leave out {variable}."));
         missing.push("env");
@@ -227,7 +235,7 @@ pub(super) fn missing_command(refused: &ApiError) -> Option<&str> {
     (refused.details["missing"] == json!(["command"])).then(|| refused.details["command"].as_str()).flatten()
 }
 
-fn decides_what_runs(variable: &str) -> bool {
+fn is_loader_variable(variable: &str) -> bool {
     variable == "PATH" || LOADER_PREFIXES.iter().any(|prefix| variable.starts_with(prefix))
 }
 

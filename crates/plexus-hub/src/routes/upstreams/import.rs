@@ -61,8 +61,8 @@ pub(in crate::routes) async fn import(
         return Err(ApiError::bad_request(format!("file_name must have 1 to {MAX_FILE_NAME} characters")));
     }
     let ImportUpstreamsParams { file_name, content, dry_run } = params;
-    let asked = json!({ "file_name": file_name, "dry_run": dry_run });
-    let imported = recorded(caller, IMPORT, asked, async move |services| {
+    let audit_detail = json!({ "file_name": file_name, "dry_run": dry_run });
+    let imported = recorded(caller, IMPORT, audit_detail, async move |services| {
         let inside = services.clone();
         // Of a file from another machine, paths do not say which data folder is meant.
         let data_dir = (origin == RequestOrigin::Local).then(|| services.config.load().data_dir.clone());
@@ -101,9 +101,9 @@ pub(in crate::routes) async fn import(
 
 /// Whether the request may add this server; otherwise the reason and the remedy.
 fn admitted(services: &Services, origin: &RequestOrigin, planned: &Planned) -> Result<(), Refused> {
-    let admitted = gate::may_refer(origin, planned.has_references())
-        .and_then(|()| gate::may_reach(services, origin, planned.inward()))
-        .and_then(|()| gate::may_run(services, origin, Program::planned(planned)));
+    let admitted = gate::check_references(origin, planned.has_references())
+        .and_then(|()| gate::check_network(services, origin, planned.inward()))
+        .and_then(|()| gate::check_command(services, origin, Program::planned(planned)));
     admitted.map_err(|refused| Refused {
         command: gate::missing_command(&refused).map(str::to_owned),
         why: format!("{}. {}", refused.message, refused.hint.unwrap_or_default()),

@@ -26,7 +26,7 @@ use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use self::view::View;
+use self::view::UpstreamView;
 use super::query::{self, Cursor, PageParams, Params, Segment};
 use super::{refusals, tag};
 use crate::App;
@@ -82,11 +82,11 @@ pub(super) async fn list(
     Params(page): Params<PageParams>,
     headers: HeaderMap,
 ) -> Result<Tagged, ApiError> {
-    caller.needs(READ)?;
+    caller.require_scope(READ)?;
     let limit = query::limit(page.limit)?;
     let after: String = CURSOR.read(page.cursor.as_deref())?.unwrap_or_default();
     let one_more = usize::try_from(limit).unwrap_or_default() + 1;
-    let view = View::of(&caller);
+    let view = UpstreamView::of(&caller);
     let all = caller.services.upstreams.list().into_iter().filter_map(|upstream| view.show(upstream));
     let items = all.filter(|upstream| upstream.name > after).take(one_more).collect();
     let page: Page<Upstream> = CURSOR.page(items, limit, |upstream| upstream.name.clone());
@@ -116,8 +116,9 @@ pub(super) async fn show(
     Segment(name): Segment,
     headers: HeaderMap,
 ) -> Result<Tagged, ApiError> {
-    caller.needs(READ)?;
-    let upstream = caller.services.upstreams.get(&name).and_then(|upstream| View::of(&caller).show(upstream));
+    caller.require_scope(READ)?;
+    let upstream =
+        caller.services.upstreams.get(&name).and_then(|upstream| UpstreamView::of(&caller).show(upstream));
     // A name without a server never reaches the folder.
     let upstream = upstream.ok_or_else(|| unknown(&name))?;
     let document = match caller.principal.is_admin() {
@@ -180,7 +181,7 @@ pub(super) async fn logs(
     Segment(name): Segment,
     Params(params): Params<LogParams>,
 ) -> Result<Json<UpstreamLogs>, ApiError> {
-    caller.needs(Scope::ADMIN)?;
+    caller.require_scope(Scope::ADMIN)?;
     let limit = match params.limit.unwrap_or(LINES) {
         limit @ 1..=MAX_LINES => limit,
         other => {

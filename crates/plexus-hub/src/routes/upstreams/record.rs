@@ -21,7 +21,7 @@ use crate::services::Services;
 pub(in crate::routes) async fn recorded<T, F>(
     caller: Caller,
     what: &'static str,
-    asked: Value,
+    audit_detail: Value,
     work: impl FnOnce(Arc<Services>) -> F + Send + 'static,
 ) -> Result<T, ApiError>
 where
@@ -29,18 +29,21 @@ where
     F: Future<Output = Result<(Value, T), ApiError>> + Send + 'static,
 {
     let Caller { services, principal } = caller;
-    let inside = services.clone();
+    let task_services = services.clone();
     services
-        .see_through(what, async move {
-            let entry = Entry { services: &inside, by: &principal, what, call_id: CallId::new() };
-            entry.write(AuditPhase::Started, "", &asked).await?;
+        .run_to_completion(what, async move {
+            let entry =
+                Entry { services: &task_services, principal: &principal, what, call_id: CallId::new() };
+            entry.write(AuditPhase::Started, "", &audit_detail).await?;
             let result = match principal.allows(Scope::ADMIN) {
-                true => work(inside.clone()).await,
+                true => work(task_services.clone()).await,
                 false => Err(ApiError::lacks(Scope::ADMIN)),
             };
             let (outcome, detail) = match &result {
                 Ok((done, _)) => ("ok", done.clone()),
-                Err(refused) => (refused.code.as_str(), json!({ "asked": asked, "error": refused.message })),
+                Err(refused) => {
+                    (refused.code.as_str(), json!({ "asked": audit_detail, "error": refused.message }))
+                }
             };
             tracing::info!(by = principal.subject(), outcome, %detail, "{what}");
             entry.write(AuditPhase::Finished, outcome, &detail).await?;
@@ -50,17 +53,17 @@ where
 }
 
 /// The recorded detail for a server document given in the request, added to the other known facts.
-pub(super) fn recorded_detail(known: Value, document: &Map<String, Value>) -> Value {
-    let mut told = outline(document);
-    if let Value::Object(known) = known {
-        told.extend(known);
+pub(super) fn recorded_detail(facts: Value, document: &Map<String, Value>) -> Value {
+    let mut detail = outline(document);
+    if let Value::Object(facts) = facts {
+        detail.extend(facts);
     }
-    Value::Object(told)
+    Value::Object(detail)
 }
 
 struct Entry<'a> {
     services: &'a Services,
-    by: &'a Principal,
+    principal: &'a Principal,
     what: &'static str,
     call_id: CallId,
 }
@@ -71,8 +74,8 @@ impl Entry<'_> {
             at: self.services.clock.now(),
             phase,
             call_id: Some(self.call_id),
-            token_id: Some(self.by.token_id()),
-            actor: self.by.subject().to_owned(),
+            token_id: Some(self.principal.token_id()),
+            actor: self.principal.subject().to_owned(),
             session_id: None,
             tool: self.what.to_owned(),
             via: "rest".into(),

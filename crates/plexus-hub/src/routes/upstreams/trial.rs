@@ -46,27 +46,30 @@ pub(in crate::routes) async fn test(
     request: Request,
 ) -> Result<Json<UpstreamTest>, ApiError> {
     let params: TestUpstreamParams = caller.read_json(request, "a server to test").await?;
-    let asked = json!({ "name": name, "stored": params.server.is_none() });
-    let asked = recorded_detail(asked, params.server.as_ref().unwrap_or(&Map::new()));
-    let tested = recorded(caller, TEST, asked.clone(), async move |services| {
+    let audit_detail = json!({ "name": name, "stored": params.server.is_none() });
+    let audit_detail = recorded_detail(audit_detail, params.server.as_ref().unwrap_or(&Map::new()));
+    let tested = recorded(caller, TEST, audit_detail.clone(), async move |services| {
         let (server, mut done) = match params.server {
             Some(document) => {
                 check_name(&name)?;
                 let document = Value::Object(document);
-                gate::may_refer(&origin, has_references(&document))?;
-                gate::may_reach(&services, &origin, inward(&document))?;
+                gate::check_references(&origin, has_references(&document))?;
+                gate::check_network(&services, &origin, inward(&document))?;
                 let tried = name.clone();
                 let checked = in_folder(&services, move |folder| folder.check(&tried, &document)).await?;
-                (checked.map_err(|problems| super::invalid(&problems))?, asked)
+                (checked.map_err(|problems| super::invalid(&problems))?, audit_detail)
             }
             None => {
                 services.upstreams.get(&name).ok_or_else(|| unknown(&name))?;
                 let document = shown(&services, &name).await?.and_then(|shown| shown.as_object().cloned());
-                (stored(&services, &name).await?, recorded_detail(asked, &document.unwrap_or_default()))
+                (
+                    stored(&services, &name).await?,
+                    recorded_detail(audit_detail, &document.unwrap_or_default()),
+                )
             }
         };
         done["transport"] = json!(server.transport.kind());
-        gate::may_run(&services, &origin, Program::of(&server))?;
+        gate::check_command(&services, &origin, Program::of(&server))?;
         let Ok(_place) = services.upstream_trials.try_acquire() else {
             let message = "too many other servers are being tested";
             return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Overloaded, message)

@@ -14,14 +14,14 @@ use super::{Needs, Row};
 const SERVER: &str = "other";
 
 /// Resources of another subject that a request can name.
-struct Others {
+struct ForeignResources {
     session: String,
     call: String,
     token: String,
     key: String,
 }
 
-impl Others {
+impl ForeignResources {
     async fn of(hub: &TestHub) -> Self {
         let owner = mint(hub, TokenKind::User, "owner", &["call:todo"]).await;
         let call = hub.http().post(hub.url("/api/v1/tools/todo/call")).bearer_auth(&owner.token);
@@ -208,7 +208,7 @@ async fn described_routes_answer_each_token_as_stated() {
 
     for (method, path, body, needs) in described() {
         // Use fresh tokens and resources for each row, because some rows delete theirs.
-        let (tokens, others) = (Tokens::of(&hub).await, Others::of(&hub).await);
+        let (tokens, others) = (Tokens::of(&hub).await, ForeignResources::of(&hub).await);
         let path = path
             .replace("/profiles/{id}", "/profiles/discuss")
             .replace("/external-agents/{id}", "/external-agents/local:codex")
@@ -228,7 +228,7 @@ async fn described_routes_answer_each_token_as_stated() {
 async fn undescribed_routes_answer_each_token_as_stated() {
     use Needs::{Nothing, Scope, Token};
     let hub = TestHub::start().await;
-    let (tokens, others) = (Tokens::of(&hub).await, Others::of(&hub).await);
+    let (tokens, others) = (Tokens::of(&hub).await, ForeignResources::of(&hub).await);
     let websocket = || {
         ["connection: upgrade", "upgrade: websocket", "sec-websocket-version: 13"]
             .map(|header| header.split_once(": ").unwrap())

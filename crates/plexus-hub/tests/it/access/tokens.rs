@@ -1,7 +1,7 @@
 //! The columns of the table: every kind of token that a request may carry.
 
 use plexus_proto::api::{CreateTokenParams, CreatedToken, NodeCredential, NodeInvite, TokenKind};
-use plexus_testkit::{TestHub, forge};
+use plexus_testkit::{TestHub, forge_token};
 use serde_json::json;
 
 /// All scopes, so that a token can have all but one.
@@ -26,9 +26,9 @@ const SCOPES: [&str; 17] = [
 ];
 
 /// An invalid token, and the expected error message.
-pub(super) struct Sent(Option<String>, &'static str);
+pub(super) struct InvalidToken(Option<String>, &'static str);
 
-impl Sent {
+impl InvalidToken {
     pub(super) fn token(&self) -> Option<&str> {
         self.0.as_deref()
     }
@@ -57,7 +57,7 @@ impl<'h> Tokens<'h> {
         let revoked = mint(hub, TokenKind::Agent, "gone", &SCOPES).await;
         hub.revoke(revoked.jti).await;
         let claims = |name: &str, value: serde_json::Value| {
-            forge(hub.data_dir(), &good, |claims| claims[name] = value)
+            forge_token(hub.data_dir(), &good, |claims| claims[name] = value)
         };
         // The forging itself must not be the reason for a refusal.
         let forged = claims("scopes", json!(["read:status"]));
@@ -77,10 +77,10 @@ impl<'h> Tokens<'h> {
     }
 
     /// Tokens that are refused by every route.
-    pub(super) fn bad(&self) -> Vec<(&'static str, Sent)> {
-        let some = |token: &str, message| Sent(Some(token.to_owned()), message);
+    pub(super) fn bad(&self) -> Vec<(&'static str, InvalidToken)> {
+        let some = |token: &str, message| InvalidToken(Some(token.to_owned()), message);
         vec![
-            ("no token", Sent(None, "the token is missing: send it as `Authorization: Bearer …`")),
+            ("no token", InvalidToken(None, "the token is missing: send it as `Authorization: Bearer …`")),
             ("garbage", some("garbage", INVALID)),
             ("expired", some(&self.expired, "the token has expired")),
             ("revoked", some(&self.revoked, "the token has been revoked")),

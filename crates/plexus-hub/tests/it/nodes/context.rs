@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::PATIENCE;
-use super::end::{BOTH, Enrolled};
+use super::scripted_node::{ALL_TRANSPORTS, EnrolledNode};
 
 async fn get(hub: &TestHub, token: &str, query: &str, version: Option<&str>) -> Response {
     let mut request = hub.http().get(hub.url(&format!("/api/v1/context{query}"))).bearer_auth(token);
@@ -27,7 +27,7 @@ async fn context(hub: &TestHub, token: &str) -> Value {
 }
 
 /// Waits for a version other than this one; returns the answer.
-fn waits(hub: &TestHub, token: &str, version: &Value) -> JoinSet<(u16, Value)> {
+fn spawn_wait(hub: &TestHub, token: &str, version: &Value) -> JoinSet<(u16, Value)> {
     let request = hub.http().get(hub.url("/api/v1/context?wait=60")).bearer_auth(token);
     let request = request.header("if-none-match", version.to_string());
     let mut waiting = JoinSet::new();
@@ -40,13 +40,13 @@ fn waits(hub: &TestHub, token: &str, version: &Value) -> JoinSet<(u16, Value)> {
     waiting
 }
 
-async fn answered(waiting: &mut JoinSet<(u16, Value)>) -> (u16, Value) {
+async fn answer_of(waiting: &mut JoinSet<(u16, Value)>) -> (u16, Value) {
     let answer = tokio::time::timeout(PATIENCE, waiting.join_next()).await.expect("an answer in time");
     answer.expect("one request").unwrap()
 }
 
-async fn changed(mut waiting: JoinSet<(u16, Value)>, before: &Value) -> Value {
-    let (status, now) = answered(&mut waiting).await;
+async fn expect_change(mut waiting: JoinSet<(u16, Value)>, before: &Value) -> Value {
+    let (status, now) = answer_of(&mut waiting).await;
     assert_eq!(status, 200, "{now}");
     assert_ne!(now["version"], before["version"]);
     now
@@ -59,30 +59,30 @@ fn node(context: &Value, name: &str) -> Option<bool> {
 
 #[tokio::test]
 async fn context_wait_reports_changes_of_usable_nodes() {
-    for how in BOTH {
+    for transport in ALL_TRANSPORTS {
         let hub = TestHub::start().await;
         let token = hub.token("agent", &["call:*", "node:nas"]).await.token;
-        let nowhere = hub.token("nowhere", &["call:todo"]).await.token;
-        let (alone, blind) = (context(&hub, &token).await, context(&hub, &nowhere).await);
+        let without_nodes = hub.token("nowhere", &["call:todo"]).await.token;
+        let (alone, blind) = (context(&hub, &token).await, context(&hub, &without_nodes).await);
         assert_eq!((&alone["nodes"], &blind["nodes"]), (&json!([]), &json!([])), "no usable nodes");
 
-        let nas = Enrolled::new(&hub, "nas").await;
-        let joined = changed(waits(&hub, &token, &alone["version"]), &alone).await;
+        let nas = EnrolledNode::new(&hub, "nas").await;
+        let joined = expect_change(spawn_wait(&hub, &token, &alone["version"]), &alone).await;
         assert_eq!(node(&joined, "nas"), Some(false), "{joined}");
-        let (mut end, _) = nas.link(&hub, how).await;
-        end.pass_the_test().await;
-        let linked = changed(waits(&hub, &token, &joined["version"]), &joined).await;
+        let (mut end, _) = nas.link(&hub, transport).await;
+        end.answer_probe().await;
+        let linked = expect_change(spawn_wait(&hub, &token, &joined["version"]), &joined).await;
         assert_eq!(node(&linked, "nas"), Some(true), "{linked}");
-        assert_eq!(context(&hub, &nowhere).await, blind, "nothing that it may see has changed");
+        assert_eq!(context(&hub, &without_nodes).await, blind, "nothing that it may see has changed");
 
         // A restart alone is not a change: a machine that was linked is expected to reconnect.
         let hub = hub.restart().await;
         assert_eq!(context(&hub, &token).await, linked);
-        let waiting = waits(&hub, &token, &linked["version"]);
+        let waiting = spawn_wait(&hub, &token, &linked["version"]);
         let path = format!("/api/v1/nodes/{}", nas.id);
         let removed = hub.http().delete(hub.url(&path)).bearer_auth(hub.admin_token()).send().await.unwrap();
         assert_eq!(removed.status(), 200);
-        assert_eq!(node(&changed(waiting, &linked).await, "nas"), None);
+        assert_eq!(node(&expect_change(waiting, &linked).await, "nas"), None);
     }
 }
 
@@ -106,10 +106,10 @@ async fn context_wait_reports_changes_of_the_profiles_tools_only() {
     assert_eq!(before["token"]["expires_at"], made["expires_at"]);
     assert_eq!(before["token"]["renew_until"], made["renew_until"]);
 
-    let waiting = waits(&hub, token, &before["version"]);
+    let waiting = spawn_wait(&hub, token, &before["version"]);
     profile(json!(["todo", "scratchpad"]));
     hub.reload_profiles();
-    let wider = changed(waiting, &before).await;
+    let wider = expect_change(waiting, &before).await;
     assert_ne!(wider["tools"], before["tools"]);
 
     // A renewed token sees the same tools, but has another context.
@@ -134,17 +134,17 @@ async fn context_wait_ends_at_timeout_token_end_or_shutdown() {
     assert_eq!(get(&hub, &made.token, "?wait=60", Some("another")).await.status(), 200, "at once");
     assert_eq!(get(&hub, &made.token, "?wait=61", None).await.status(), 400);
 
-    let mut waiting = waits(&hub, &made.token, &now["version"]);
+    let mut waiting = spawn_wait(&hub, &made.token, &now["version"]);
     hub.revoke(made.jti).await;
-    assert_eq!(answered(&mut waiting).await.0, 401);
+    assert_eq!(answer_of(&mut waiting).await.0, 401);
 
     let other = hub.token("other", &["call:*"]).await.token;
     let now = context(&hub, &other).await;
-    let mut waiting = waits(&hub, &other, &now["version"]);
+    let mut waiting = spawn_wait(&hub, &other, &now["version"]);
     let begun = tokio::time::Instant::now();
     let _dir = hub.stop().await;
     // 0: the hub was gone before the request arrived.
-    assert!([304, 503, 0].contains(&answered(&mut waiting).await.0));
+    assert!([304, 503, 0].contains(&answer_of(&mut waiting).await.0));
     assert!(begun.elapsed() < Duration::from_secs(20), "it does not delay the shutdown");
 }
 
@@ -156,7 +156,7 @@ async fn context_waits_are_limited() {
     let mut refused = None;
     let mut waiting = Vec::new();
     for _ in 0..65 {
-        waiting.push(waits(&hub, &token, &now["version"]));
+        waiting.push(spawn_wait(&hub, &token, &now["version"]));
     }
     // All requests arrive, and one of them is refused; which one is not determined.
     let deadline = tokio::time::Instant::now() + PATIENCE;

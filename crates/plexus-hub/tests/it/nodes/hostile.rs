@@ -4,13 +4,13 @@ use plexus_proto::NodeId;
 use plexus_testkit::TestHub;
 use serde_json::json;
 
-use super::end::{BOTH, Ended, Enrolled, How};
+use super::scripted_node::{ALL_TRANSPORTS, EnrolledNode, LinkEnded, LinkTransport};
 use super::{quick_hub, until_state};
 
-const POLICY: Ended = Ended(1008);
+const POLICY: LinkEnded = LinkEnded(1008);
 
 /// Sends a first frame, and returns the reason for the disconnect.
-async fn first_word(hub: &TestHub, node: &Enrolled, text: String) -> String {
+async fn first_word(hub: &TestHub, node: &EnrolledNode, text: String) -> String {
     let mut end = node.ws(hub).await.unwrap();
     end.send_text(text).await;
     let bye = end.next().await.expect("a last word");
@@ -22,7 +22,7 @@ async fn first_word(hub: &TestHub, node: &Enrolled, text: String) -> String {
 #[tokio::test]
 async fn link_must_begin_with_its_nodes_hello() {
     let hub = TestHub::start().await;
-    let node = Enrolled::new(&hub, "nas").await;
+    let node = EnrolledNode::new(&hub, "nas").await;
     let mut other = node.hello();
     other["node_id"] = json!(NodeId::new());
     let mut old = node.hello();
@@ -59,15 +59,15 @@ async fn link_must_begin_with_its_nodes_hello() {
 #[tokio::test]
 async fn link_without_hello_is_closed() {
     let hub = quick_hub().await;
-    let node = Enrolled::new(&hub, "nas").await;
+    let node = EnrolledNode::new(&hub, "nas").await;
     let mut end = node.ws(&hub).await.unwrap();
-    assert_eq!(end.end().await, Ended(1000));
+    assert_eq!(end.end().await, LinkEnded(1000));
 }
 
 #[tokio::test]
 async fn link_requires_the_nodes_own_credential() {
     let hub = TestHub::start().await;
-    let (nas, attic) = (Enrolled::new(&hub, "nas").await, Enrolled::new(&hub, "attic").await);
+    let (nas, attic) = (EnrolledNode::new(&hub, "nas").await, EnrolledNode::new(&hub, "attic").await);
     let agent = hub.token("codex", &["call:*"]).await.token;
     for (id, token, status) in [
         (nas.id, &attic.token, 403),
@@ -85,9 +85,9 @@ async fn link_requires_the_nodes_own_credential() {
 #[tokio::test]
 async fn invalid_frame_ends_only_its_own_link() {
     let hub = TestHub::start().await;
-    let (nas, attic) = (Enrolled::new(&hub, "nas").await, Enrolled::new(&hub, "attic").await);
-    let (mut well, _) = attic.link(&hub, How::WebSocket).await;
-    well.pass_the_test().await;
+    let (nas, attic) = (EnrolledNode::new(&hub, "nas").await, EnrolledNode::new(&hub, "attic").await);
+    let (mut well, _) = attic.link(&hub, LinkTransport::WebSocket).await;
+    well.answer_probe().await;
     let giant = json!({ "type": "event", "call_id": NodeId::new(), "seq": 1, "kind": "x", "payload": { "text": "x".repeat(5 << 20) } });
     for said in [
         "garbage".to_owned(),
@@ -95,21 +95,21 @@ async fn invalid_frame_ends_only_its_own_link() {
         r#"{"type":"welcome","version":1,"epoch":1,"name":"x","heartbeat_ms":1,"missed":1}"#.to_owned(),
         giant.to_string(),
     ] {
-        let (mut end, _) = nas.link(&hub, How::WebSocket).await;
+        let (mut end, _) = nas.link(&hub, LinkTransport::WebSocket).await;
         let begin: String = said.chars().take(60).collect();
         end.send_text(said).await;
         let ended = end.end().await;
-        assert!(ended == POLICY || ended == Ended(0), "{begin}: {ended:?}");
+        assert!(ended == POLICY || ended == LinkEnded(0), "{begin}: {ended:?}");
     }
     until_state(&hub, &attic, "online").await;
 }
 
 #[tokio::test]
 async fn unknown_frame_types_are_ignored() {
-    for how in BOTH {
+    for transport in ALL_TRANSPORTS {
         let hub = TestHub::start().await;
-        let node = Enrolled::new(&hub, "nas").await;
-        let (mut end, _) = node.link(&hub, how).await;
+        let node = EnrolledNode::new(&hub, "nas").await;
+        let (mut end, _) = node.link(&hub, transport).await;
         end.send(json!({ "type": "gossip", "about": ["others"] })).await;
         end.send(json!({ "type": "ping", "n": 3, "mood": "good" })).await;
         assert_eq!(end.next_of("pong").await["n"], 3);
@@ -118,10 +118,10 @@ async fn unknown_frame_types_are_ignored() {
 
 #[tokio::test]
 async fn unexpected_result_is_acknowledged_and_dropped() {
-    for how in BOTH {
+    for transport in ALL_TRANSPORTS {
         let hub = TestHub::start().await;
-        let node = Enrolled::new(&hub, "nas").await;
-        let (mut end, _) = node.link(&hub, how).await;
+        let node = EnrolledNode::new(&hub, "nas").await;
+        let (mut end, _) = node.link(&hub, transport).await;
         let unknown = json!({ "call_id": plexus_proto::CallId::new() });
         end.answer(&unknown, "surprise").await;
         assert_eq!(end.next_of("ack").await["call_id"], unknown["call_id"]);
@@ -131,8 +131,8 @@ async fn unexpected_result_is_acknowledged_and_dropped() {
 #[tokio::test]
 async fn flooding_node_is_disconnected() {
     let hub = TestHub::start().await;
-    let node = Enrolled::new(&hub, "nas").await;
-    let (mut end, _) = node.link(&hub, How::WebSocket).await;
+    let node = EnrolledNode::new(&hub, "nas").await;
+    let (mut end, _) = node.link(&hub, LinkTransport::WebSocket).await;
     for _ in 0..100 {
         end.send(node.hello()).await;
     }
@@ -142,7 +142,7 @@ async fn flooding_node_is_disconnected() {
 #[tokio::test]
 async fn links_per_node_are_limited() {
     let hub = TestHub::start().await;
-    let node = Enrolled::new(&hub, "nas").await;
+    let node = EnrolledNode::new(&hub, "nas").await;
     let mut open = Vec::new();
     let refused = loop {
         match node.ws(&hub).await {
@@ -158,7 +158,7 @@ async fn links_per_node_are_limited() {
 #[tokio::test]
 async fn polls_with_missing_frames_are_refused() {
     let hub = TestHub::start().await;
-    let node = Enrolled::new(&hub, "nas").await;
+    let node = EnrolledNode::new(&hub, "nas").await;
     let url = hub.url(&format!("/api/v1/nodes/{}/frames", node.id));
     let post = async |body: serde_json::Value| {
         let request = hub.http().post(&url).bearer_auth(&node.token).json(&body);
@@ -172,6 +172,6 @@ async fn polls_with_missing_frames_are_refused() {
     assert_eq!(post(json!({ "frames": [{ "n": 1, "frame": node.hello() }] })).await, 200);
     assert_eq!(post(json!({ "epoch": 1, "frames": [{ "n": 3, "frame": ping }] })).await, 400, "2 is missing");
     assert_eq!(post(json!({ "epoch": 1, "frames": [{ "n": 2, "frame": ping }] })).await, 200);
-    let (_end, _) = node.link(&hub, How::WebSocket).await;
+    let (_end, _) = node.link(&hub, LinkTransport::WebSocket).await;
     assert_eq!(post(json!({ "epoch": 1, "frames": [{ "n": 3, "frame": ping }] })).await, 409);
 }

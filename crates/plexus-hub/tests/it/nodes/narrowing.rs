@@ -3,7 +3,7 @@
 use plexus_testkit::{SseEvent, TestProxy};
 use serde_json::{Value, json};
 
-use super::end::{Enrolled, How};
+use super::scripted_node::{EnrolledNode, LinkTransport};
 use super::{quick_hub, until};
 
 const CHANGED: &str = "notifications/tools/list_changed";
@@ -22,12 +22,12 @@ async fn machine_tools_are_listed_while_online_and_changes_are_notified_once() {
 
     let mut stream = session.get_stream().await;
     assert_eq!(stream.next().await, Some(SseEvent::Comment(" connected".to_owned())));
-    let mut piped = proxy.pipes();
+    let mut piped = proxy.stdio_client();
     piped.initialize("2025-06-18").await;
-    let mut modern = proxy.pipes();
+    let mut modern = proxy.stdio_client();
     let wanted = json!({ "notifications": { "toolsListChanged": true } });
     let id = modern.begin_modern("subscriptions/listen", wanted).await;
-    modern.told("notifications/subscriptions/acknowledged").await;
+    modern.next_message("notifications/subscriptions/acknowledged").await;
     // Without a machine: the hub's list without the tools that run on machines.
     let all = of_hub().await;
     let narrow: Vec<Value> =
@@ -43,15 +43,15 @@ async fn machine_tools_are_listed_while_online_and_changes_are_notified_once() {
         assert_eq!(told["method"], CHANGED, "for the first list");
     }
     piped.request("ping", json!({})).await;
-    piped.heard();
+    piped.take_unsolicited();
     modern.modern("tools/list", json!({})).await;
-    modern.heard();
+    modern.take_unsolicited();
 
-    let nas = Enrolled::new(&hub, "nas").await;
-    let laptop = Enrolled::new(&hub, "laptop").await;
+    let nas = EnrolledNode::new(&hub, "nas").await;
+    let laptop = EnrolledNode::new(&hub, "laptop").await;
     for round in 0..2 {
-        let (mut end, _) = nas.link(&hub, How::WebSocket).await;
-        end.pass_the_test().await;
+        let (mut end, _) = nas.link(&hub, LinkTransport::WebSocket).await;
+        end.answer_probe().await;
         assert_eq!(
             stream.message().await.unwrap(),
             json!({ "jsonrpc": "2.0", "method": CHANGED }),
@@ -59,8 +59,8 @@ async fn machine_tools_are_listed_while_online_and_changes_are_notified_once() {
         );
         assert_eq!(of_proxy().await, all, "{round}");
         // Another machine changes nothing visible.
-        let (mut other, _) = laptop.link(&hub, How::WebSocket).await;
-        other.pass_the_test().await;
+        let (mut other, _) = laptop.link(&hub, LinkTransport::WebSocket).await;
+        other.answer_probe().await;
         until(&hub, &laptop, "there", |node| node["state"] == "online").await;
         drop(other);
         until(&hub, &laptop, "gone", |node| node["state"] != "online").await;
@@ -71,13 +71,13 @@ async fn machine_tools_are_listed_while_online_and_changes_are_notified_once() {
         assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "{round}");
         // The other sessions received the same two notifications.
         for _ in 0..2 {
-            piped.told(CHANGED).await;
-            let told = modern.told(CHANGED).await;
+            piped.next_message(CHANGED).await;
+            let told = modern.next_message(CHANGED).await;
             assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], id, "{told}");
         }
         piped.request("ping", json!({})).await;
         modern.modern("tools/list", json!({})).await;
-        assert_eq!((piped.heard(), modern.heard()), (vec![], vec![]), "{round}");
+        assert_eq!((piped.take_unsolicited(), modern.take_unsolicited()), (vec![], vec![]), "{round}");
     }
     // Unlisted tools can still be called, and the hub reports the reason of the failure.
     let call = json!({ "name": all.as_array().unwrap().iter().find(|tool| is_of_node(tool)).unwrap()["name"], "arguments": {} });

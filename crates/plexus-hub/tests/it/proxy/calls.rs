@@ -3,17 +3,17 @@
 use plexus_testkit::{Answer, TestProxy};
 use serde_json::{Value, json};
 
-use super::fake::{Asked, FakeHub, Said, with_note};
+use super::fake::{FakeHub, FakeResponse, RecordedRequest, with_note_tool};
 use super::{Scene, add, in_time};
 
 const KEY: &str = "plexus/idempotency-key";
 
-fn key(asked: &Asked) -> String {
-    asked.body["params"]["_meta"][KEY].as_str().unwrap_or_default().to_owned()
+fn key(request: &RecordedRequest) -> String {
+    request.body["params"]["_meta"][KEY].as_str().unwrap_or_default().to_owned()
 }
 
-fn done(asked: &Asked) -> Said {
-    asked.result(json!({ "resultType": "complete", "content": [{ "type": "text", "text": "done" }], "isError": false }))
+fn done(request: &RecordedRequest) -> FakeResponse {
+    request.result(json!({ "resultType": "complete", "content": [{ "type": "text", "text": "done" }], "isError": false }))
 }
 
 fn note(text: &str) -> Value {
@@ -34,8 +34,10 @@ fn queued(answer: &Answer) -> String {
     key
 }
 
-async fn ready(call: impl Fn(&Asked) -> Said + Send + Sync + 'static) -> (FakeHub, TestProxy) {
-    let hub = FakeHub::start(with_note(call)).await;
+async fn ready(
+    call: impl Fn(&RecordedRequest) -> FakeResponse + Send + Sync + 'static,
+) -> (FakeHub, TestProxy) {
+    let hub = FakeHub::start(with_note_tool(call)).await;
     let proxy = TestProxy::start(&hub.url(), "token").await;
     proxy.client().modern("tools/list", json!({})).await.result();
     (hub, proxy)
@@ -63,7 +65,7 @@ async fn only_writes_get_an_idempotency_key() {
     ] {
         client.modern("tools/call", read).await.result();
     }
-    let calls = hub.asked("tools/call");
+    let calls = hub.requests("tools/call");
     let keys: Vec<String> = calls.iter().map(key).collect();
     assert_eq!(keys.len(), 9);
     assert!(keys[0].len() == 36 && keys[2].len() == 36 && keys[0] != keys[2], "{keys:?}");
@@ -79,18 +81,18 @@ async fn only_writes_get_an_idempotency_key() {
 #[tokio::test]
 async fn unanswered_write_is_queued_with_its_key() {
     for (what, said) in [
-        ("502", Said::Body(502, "text/html", "<h1>Bad gateway</h1>".to_owned())),
-        ("503", Said::json(503, json!({ "code": "overloaded", "message": "starting" }))),
-        ("504", Said::Body(504, "text/plain", String::new())),
-        ("nothing", Said::Nothing),
-        ("half an answer", Said::Half),
-        ("half a stream", Said::Body(200, "text/event-stream", ": here\n\n".to_owned())),
+        ("502", FakeResponse::Body(502, "text/html", "<h1>Bad gateway</h1>".to_owned())),
+        ("503", FakeResponse::json(503, json!({ "code": "overloaded", "message": "starting" }))),
+        ("504", FakeResponse::Body(504, "text/plain", String::new())),
+        ("nothing", FakeResponse::NeverSent),
+        ("half an answer", FakeResponse::Truncated),
+        ("half a stream", FakeResponse::Body(200, "text/event-stream", ": here\n\n".to_owned())),
     ] {
         let answer = said.clone();
         let (hub, proxy) = ready(move |_| answer.clone()).await;
         let client = proxy.client();
         let first = queued(&client.modern("tools/call", note("first")).await);
-        let sent = hub.asked("tools/call");
+        let sent = hub.requests("tools/call");
         assert_eq!(key(&sent[0]), first, "{what}");
         // Later writes wait behind it, in both eras.
         let (session, _) = client.initialize("2025-06-18").await;
@@ -100,18 +102,18 @@ async fn unanswered_write_is_queued_with_its_key() {
         assert!(old["content"][0]["text"].as_str().unwrap().contains("stored on this machine"), "{old}");
         assert_eq!(old["structuredContent"], Value::Null, "its revision has no structured content");
         assert!(
-            hub.asked("tools/call").iter().all(|asked| key(asked) != second),
+            hub.requests("tools/call").iter().all(|request| key(request) != second),
             "{what}: it overtook the queued write"
         );
 
-        hub.answer(with_note(done));
+        hub.answer(with_note_tool(done));
         in_time("the replay", async {
-            while hub.asked("tools/call").iter().all(|asked| key(asked) != second) {
+            while hub.requests("tools/call").iter().all(|request| key(request) != second) {
                 tokio::time::sleep(super::POLL).await;
             }
         })
         .await;
-        let replayed = hub.asked("tools/call").into_iter().rfind(|asked| key(asked) == first).unwrap();
+        let replayed = hub.requests("tools/call").into_iter().rfind(|request| key(request) == first).unwrap();
         let params = &replayed.body["params"];
         assert_eq!(params["arguments"], json!({ "action": "add", "text": "first" }), "{what}");
         assert!(params["_meta"]["plexus/occurred-at"].is_string(), "{what}: {params}");
@@ -122,12 +124,12 @@ async fn unanswered_write_is_queued_with_its_key() {
 
 #[tokio::test]
 async fn reads_are_refused_while_the_hub_is_unreachable() {
-    let (_hub, proxy) = ready(|_| Said::Body(503, "text/plain", String::new())).await;
+    let (_hub, proxy) = ready(|_| FakeResponse::Body(503, "text/plain", String::new())).await;
     let list = json!({ "name": "note", "arguments": { "action": "list" } });
     let read = proxy.client().modern("tools/call", list.clone()).await;
     assert_eq!(read.error(), (200, -32010), "{read:?}");
     assert_eq!(read.json()["error"]["data"]["retryable"], true, "{read:?}");
-    let mut agent = proxy.pipes();
+    let mut agent = proxy.stdio_client();
     agent.initialize("2025-11-25").await;
     let read = agent.request("tools/call", list).await;
     assert_eq!(
@@ -144,7 +146,7 @@ async fn hub_answers_pass_unchanged() {
         "_meta": { "plexus/error": { "code": "not_found", "retryable": false } }, "unknown": [1, null],
     });
     let result = failed.clone();
-    let (hub, proxy) = ready(move |asked| asked.result(result.clone())).await;
+    let (hub, proxy) = ready(move |request| request.result(result.clone())).await;
     let client = proxy.client();
     assert_eq!(client.modern("tools/call", note("a")).await.result(), failed);
     for (status, code) in
@@ -152,21 +154,21 @@ async fn hub_answers_pass_unchanged() {
     {
         let error = json!({ "code": code, "message": "not like that", "data": { "why": "because" } });
         let said = error.clone();
-        hub.answer(with_note(move |asked| {
-            Said::json(status, json!({ "jsonrpc": "2.0", "id": asked.body["id"], "error": said }))
+        hub.answer(with_note_tool(move |request| {
+            FakeResponse::json(status, json!({ "jsonrpc": "2.0", "id": request.body["id"], "error": said }))
         }));
         let answer = client.modern("tools/call", note("b")).await;
         assert_eq!((answer.status, &answer.json()["error"]), (status, &error), "{answer:?}");
     }
-    hub.answer(with_note(|_| {
-        Said::json(403, json!({ "code": "forbidden", "message": "not you", "hint": "ask" }))
+    hub.answer(with_note_tool(|_| {
+        FakeResponse::json(403, json!({ "code": "forbidden", "message": "not you", "hint": "ask" }))
     }));
     let refused = client.modern("tools/call", note("c")).await;
     assert_eq!(refused.json()["error"]["message"], "not you", "{refused:?}");
     assert_eq!(refused.json()["error"]["data"]["code"], "forbidden", "{refused:?}");
     let letters = proxy.folder().join("outbox.db");
     assert!(letters.exists());
-    hub.answer(with_note(done));
+    hub.answer(with_note_tool(done));
     let after = client.modern("tools/call", note("d")).await.result();
     assert_eq!(
         after["content"].as_array().unwrap().len(),
@@ -177,7 +179,7 @@ async fn hub_answers_pass_unchanged() {
 
 #[tokio::test]
 async fn failed_queueing_is_reported_as_an_error() {
-    let hub = FakeHub::start(with_note(|_| Said::Body(502, "text/plain", String::new()))).await;
+    let hub = FakeHub::start(with_note_tool(|_| FakeResponse::Body(502, "text/plain", String::new()))).await;
     let proxy = TestProxy::start_with(&hub.url(), "token", |options| options.limits.rows = 2).await;
     let client = proxy.client();
     client.modern("tools/list", json!({})).await.result();
@@ -194,11 +196,11 @@ async fn failed_queueing_is_reported_as_an_error() {
 #[tokio::test]
 async fn session_writes_stay_in_order_across_an_outage() {
     let scene = Scene::ready().await;
-    let mut agent = scene.proxy.pipes();
+    let mut agent = scene.proxy.stdio_client();
     agent.initialize("2025-11-25").await;
     let live = agent.request("tools/call", add("0")).await;
     assert_eq!(live["result"]["structuredContent"]["items"][0]["text"], "0", "{live}");
-    scene.lose_hub().await;
+    scene.disconnect_hub().await;
     // Do not wait for the answers.
     let mut ids = Vec::new();
     for number in 1..20 {
@@ -208,7 +210,7 @@ async fn session_writes_stay_in_order_across_an_outage() {
         let kept = agent.answer(id).await;
         assert_eq!(kept["result"]["structuredContent"]["queued"], true, "{kept}");
     }
-    scene.find_hub();
+    scene.reconnect_hub();
     let list = json!({ "name": "todo", "arguments": { "action": "list" } });
     let all: Vec<String> = (0..20).map(|number| number.to_string()).collect();
     in_time("the replay", async {

@@ -4,10 +4,10 @@ use plexus_kit::Secret;
 use plexus_testkit::{RawConnection, SseEvent, TestProxy};
 use serde_json::{Value, json};
 
-use super::nowhere;
+use super::unused_address;
 
 async fn alone() -> TestProxy {
-    TestProxy::start(&format!("http://{}", nowhere().await), "a-token").await
+    TestProxy::start(&format!("http://{}", unused_address().await), "a-token").await
 }
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
@@ -165,8 +165,8 @@ async fn message_headers_are_checked_as_at_the_hub() {
     other["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2031-01-01");
     let answer = stated.header("mcp-protocol-version", "2031-01-01").post_json(&other).await;
     assert!(answer.json()["error"]["data"]["supported"].is_array(), "{answer:?}");
-    let mut agent = proxy.pipes();
-    agent.say(&other.to_string()).await;
+    let mut agent = proxy.stdio_client();
+    agent.send_line(&other.to_string()).await;
     let answer = agent.line().await.unwrap();
     assert!(answer["error"]["data"]["supported"].is_array(), "over pipes too: {answer}");
     assert_eq!(stated.post_json(&body).await.result()["tools"], json!([]));

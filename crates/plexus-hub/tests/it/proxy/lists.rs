@@ -1,10 +1,10 @@
 //! The tool list across hub outages: fetched completely, cached, and not shown to a token that may not see it.
 
-use plexus_testkit::{Link, TestHub, TestProxy};
+use plexus_testkit::{FaultyLink, TestHub, TestProxy};
 use serde_json::{Value, json};
 
-use super::fake::{FakeHub, Said};
-use super::{CHANGED, Scene, in_time, names, nowhere};
+use super::fake::{FakeHub, FakeResponse};
+use super::{CHANGED, Scene, in_time, names, unused_address};
 
 async fn listed(proxy: &TestProxy) -> Value {
     proxy.client().modern("tools/list", json!({})).await.result()["tools"].clone()
@@ -14,9 +14,9 @@ async fn listed(proxy: &TestProxy) -> Value {
 async fn agent_without_a_hub_gets_an_empty_list_and_a_notification() {
     let hub = TestHub::start().await;
     let token = hub.token("agent", &["call:*"]).await.token;
-    let wire = Link::to(nowhere().await).await;
+    let wire = FaultyLink::to(unused_address().await).await;
     let proxy = TestProxy::start(&wire.url(""), &token).await;
-    let mut agent = proxy.pipes();
+    let mut agent = proxy.stdio_client();
     let greeting = agent.initialize("2025-11-25").await;
     assert_eq!(greeting["protocolVersion"], "2025-11-25");
     assert_eq!(greeting["capabilities"]["tools"]["listChanged"], true, "{greeting}");
@@ -28,22 +28,22 @@ async fn agent_without_a_hub_gets_an_empty_list_and_a_notification() {
     assert_eq!(listed(&proxy).await, json!([]));
 
     wire.point_at(hub.address());
-    agent.told(CHANGED).await;
+    agent.next_message(CHANGED).await;
     let direct = hub.mcp(&token).modern("tools/list", json!({})).await.result();
     assert_eq!(listed(&proxy).await, direct["tools"]);
     let tools = agent.request("tools/list", json!({})).await["result"]["tools"].clone();
     assert_eq!(names(&tools), names(&direct["tools"]));
-    assert_eq!(agent.heard(), Vec::<Value>::new(), "notified once");
+    assert_eq!(agent.take_unsolicited(), Vec::<Value>::new(), "notified once");
 }
 
 #[tokio::test]
 async fn last_list_is_served_offline_and_after_a_restart() {
     let scene = Scene::ready().await;
     let before = scene.listed_by_hub().await;
-    let mut agent = scene.proxy.pipes();
+    let mut agent = scene.proxy.stdio_client();
     agent.initialize("2025-06-18").await;
     let by_agent = agent.request("tools/list", json!({})).await["result"]["tools"].clone();
-    scene.lose_hub().await;
+    scene.disconnect_hub().await;
     assert_eq!(listed(&scene.proxy).await, before);
     assert_eq!(agent.request("tools/list", json!({})).await["result"]["tools"], by_agent);
     agent.hang_up().await;
@@ -52,7 +52,7 @@ async fn last_list_is_served_offline_and_after_a_restart() {
     let folder = proxy.stop().await;
     let again = TestProxy::start_in(folder, &wire.url(""), &token, |_| {}).await;
     assert_eq!(listed(&again).await, before, "read from disk");
-    let greeting = again.pipes().initialize("2025-11-25").await;
+    let greeting = again.stdio_client().initialize("2025-11-25").await;
     let direct = hub.mcp(&token).initialize("2025-11-25").await.1;
     assert_eq!(greeting, direct, "the greeting is cached too");
 
@@ -66,7 +66,7 @@ async fn last_list_is_served_offline_and_after_a_restart() {
     let file = folder.path().join("agent/lists.json");
     for damaged in ["", "{", "[]", "{\"tools\":5}", "\u{0}\u{1}"] {
         std::fs::write(&file, damaged).unwrap();
-        wire.point_at(nowhere().await);
+        wire.point_at(unused_address().await);
         let proxy = TestProxy::start_in(folder.clone(), &wire.url(""), &token, |_| {}).await;
         assert_eq!(listed(&proxy).await, json!([]), "{damaged:?}");
         wire.point_at(hub.address());
@@ -80,7 +80,7 @@ async fn last_list_is_served_offline_and_after_a_restart() {
 async fn refused_token_gets_no_cached_list() {
     let hub = TestHub::start().await;
     let made = hub.token("agent", &["call:*"]).await;
-    let wire = Link::to(hub.address()).await;
+    let wire = FaultyLink::to(hub.address()).await;
     let proxy = TestProxy::start(&wire.url(""), &made.token).await;
     assert!(!listed(&proxy).await.as_array().unwrap().is_empty());
     let file = proxy.folder().join("lists.json");
@@ -91,12 +91,12 @@ async fn refused_token_gets_no_cached_list() {
     assert_eq!(refused.error(), (200, -32001), "{refused:?}");
     assert_eq!(refused.json()["error"]["data"]["retryable"], false, "{refused:?}");
     assert!(!file.exists(), "the cached list was deleted");
-    let mut agent = proxy.pipes();
+    let mut agent = proxy.stdio_client();
     agent.initialize("2025-11-25").await;
     assert_eq!(agent.request("tools/list", json!({})).await["error"]["code"], -32001);
 
     // The list stays deleted while the hub is unreachable.
-    wire.point_at(nowhere().await);
+    wire.point_at(unused_address().await);
     wire.cut();
     assert_eq!(listed(&proxy).await, json!([]));
     let folder = proxy.stop().await;
@@ -109,14 +109,17 @@ fn tool(name: &str) -> Value {
 }
 
 /// A hub with a list of several pages; the page with the cursor `broken` fails.
-fn pages(count: usize, broken: Option<&'static str>) -> impl Fn(&super::fake::Asked) -> Said + Send + Sync {
+fn pages(
+    count: usize,
+    broken: Option<&'static str>,
+) -> impl Fn(&super::fake::RecordedRequest) -> FakeResponse + Send + Sync {
     move |asked| {
         if asked.method() != "tools/list" {
-            return Said::json(404, json!({}));
+            return FakeResponse::json(404, json!({}));
         }
         let cursor = asked.body["params"]["cursor"].as_str();
         if cursor.is_some() && cursor == broken {
-            return Said::json(500, json!({ "code": "internal", "message": "it broke" }));
+            return FakeResponse::json(500, json!({ "code": "internal", "message": "it broke" }));
         }
         let page: usize = cursor.map_or(0, |cursor| cursor.parse().unwrap());
         let tools: Vec<Value> = (0..250).map(|number| tool(&format!("tool_{page}_{number:03}"))).collect();
@@ -136,24 +139,24 @@ async fn failed_page_keeps_the_last_complete_list() {
     hub.answer(pages(6, Some("4")));
     assert_eq!(listed(&proxy).await.as_array().unwrap().len(), 1250, "a partial list is ignored");
     hub.answer(|_| {
-        Said::Body(200, "application/json", "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}".to_owned())
+        FakeResponse::Body(200, "application/json", "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}".to_owned())
     });
     assert_eq!(listed(&proxy).await.as_array().unwrap().len(), 1250, "an answer without a list is ignored");
-    hub.answer(|_| Said::Body(200, "text/html", "<h1>Welcome to the hotel</h1>".to_owned()));
+    hub.answer(|_| FakeResponse::Body(200, "text/html", "<h1>Welcome to the hotel</h1>".to_owned()));
     assert_eq!(listed(&proxy).await.as_array().unwrap().len(), 1250);
-    hub.answer(|_| Said::Nothing);
+    hub.answer(|_| FakeResponse::NeverSent);
     let begun = std::time::Instant::now();
     assert_eq!(listed(&proxy).await.as_array().unwrap().len(), 1250);
     assert!(begun.elapsed() < super::PATIENCE / 2, "a silent hub does not delay the list");
     let folder = proxy.stop().await;
-    hub.answer(|_| Said::Body(502, "text/plain", "away".to_owned()));
+    hub.answer(|_| FakeResponse::Body(502, "text/plain", "away".to_owned()));
     let again = TestProxy::start_in(folder, &hub.url(), "token", |_| {}).await;
     assert_eq!(listed(&again).await.as_array().unwrap().len(), 1250);
     hub.answer(pages(1, None));
-    let mut agent = again.pipes();
+    let mut agent = again.stdio_client();
     agent.initialize("2025-11-25").await;
     agent.request("tools/list", json!({})).await;
-    in_time("news", agent.told(CHANGED)).await;
+    in_time("news", agent.next_message(CHANGED)).await;
     assert_eq!(listed(&again).await.as_array().unwrap().len(), 250);
     let strange = again.client().modern("tools/list", json!({ "cursor": "1" })).await;
     assert_eq!(strange.error().1, -32602, "the local list has a single page");

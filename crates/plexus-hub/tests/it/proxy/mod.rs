@@ -12,7 +12,7 @@ mod tokens;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use plexus_testkit::{Link, TestHub, TestProxy};
+use plexus_testkit::{FaultyLink, TestHub, TestProxy};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -28,7 +28,7 @@ async fn in_time<T>(what: &str, wait: impl Future<Output = T>) -> T {
 }
 
 /// An address without a listener.
-async fn nowhere() -> SocketAddr {
+async fn unused_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     listener.local_addr().unwrap()
 }
@@ -36,7 +36,7 @@ async fn nowhere() -> SocketAddr {
 /// A hub behind a link that can be cut, and a proxy in front of it.
 struct Scene {
     hub: TestHub,
-    wire: Link,
+    wire: FaultyLink,
     proxy: TestProxy,
     token: String,
 }
@@ -44,7 +44,7 @@ struct Scene {
 impl Scene {
     async fn start() -> Self {
         let hub = TestHub::start().await;
-        let wire = Link::to(hub.address()).await;
+        let wire = FaultyLink::to(hub.address()).await;
         let token = hub.token("agent", &["call:*"]).await.token;
         let proxy = TestProxy::start(&wire.url(""), &token).await;
         Self { hub, wire, proxy, token }
@@ -58,12 +58,12 @@ impl Scene {
     }
 
     /// Makes the hub unreachable; it continues to run.
-    async fn lose_hub(&self) {
-        self.wire.point_at(nowhere().await);
+    async fn disconnect_hub(&self) {
+        self.wire.point_at(unused_address().await);
         self.wire.cut();
     }
 
-    fn find_hub(&self) {
+    fn reconnect_hub(&self) {
         self.wire.point_at(self.hub.address());
         self.wire.cut();
     }
@@ -114,7 +114,7 @@ fn enable(hub: &TestHub, profile: &str, tools: &[&str]) {
 }
 
 /// A token with additional parameters.
-async fn made(hub: &TestHub, params: Value) -> Value {
+async fn create_token(hub: &TestHub, params: Value) -> Value {
     let request = hub.http().post(hub.url("/api/v1/tokens")).bearer_auth(hub.admin_token()).json(&params);
     let answer = request.send().await.unwrap();
     assert_eq!(answer.status(), 201);

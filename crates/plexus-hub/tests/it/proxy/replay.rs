@@ -3,7 +3,7 @@
 use plexus_testkit::{McpClient, TestProxy};
 use serde_json::{Value, json};
 
-use super::fake::{Asked, FakeHub, Said, with_note};
+use super::fake::{FakeHub, FakeResponse, RecordedRequest, with_note_tool};
 use super::{POLL, Scene, add, in_time};
 
 fn is_queued(answer: &Value) -> bool {
@@ -27,7 +27,7 @@ async fn replayed_writes_belong_to_their_original_session() {
         params
     };
     let given = client.header("plexus-session", "given-9");
-    let mut piped = scene.proxy.pipes();
+    let mut piped = scene.proxy.stdio_client();
     piped.initialize("2025-06-18").await;
     let texts = async |scene: &McpClient, name: &str, params: Value| {
         (name.to_owned(), scene.modern("tools/call", params).await.result())
@@ -47,11 +47,11 @@ async fn replayed_writes_belong_to_their_original_session() {
     }
     let before = session_keys(&scene).await;
     assert_eq!(before.len(), 5, "{before:?}");
-    scene.lose_hub().await;
+    scene.disconnect_hub().await;
     for (name, kept) in write("kept").await {
         assert!(is_queued(&kept), "{name}: {kept}");
     }
-    scene.find_hub();
+    scene.reconnect_hub();
     // Each list is read by the agent that wrote it and has no queued writes.
     let list = json!({ "name": "todo", "arguments": { "action": "list" } });
     let mut read_thread = list.clone();
@@ -106,7 +106,7 @@ async fn write_with_lost_answer_is_executed_once() {
 #[tokio::test]
 async fn next_proxy_of_the_agent_sends_queued_writes() {
     let scene = Scene::ready().await;
-    scene.lose_hub().await;
+    scene.disconnect_hub().await;
     let client = scene.proxy.client().header("plexus-session", "kept");
     for text in ["a", "b"] {
         assert!(is_queued(&client.modern("tools/call", add(text)).await.result()));
@@ -115,20 +115,20 @@ async fn next_proxy_of_the_agent_sends_queued_writes() {
     let folder = proxy.stop().await;
     let proxy = TestProxy::start_in(folder, &wire.url(""), &token, |_| {}).await;
     let scene = Scene { hub, wire, proxy, token };
-    scene.find_hub();
+    scene.reconnect_hub();
     assert_eq!(scene.todos("kept", 2).await, ["a", "b"]);
 }
 
 #[tokio::test]
 async fn undeliverable_write_is_reported_once_and_blocks_nothing() {
     let scene = Scene::ready().await;
-    scene.lose_hub().await;
+    scene.disconnect_hub().await;
     let client = scene.proxy.client().header("plexus-session", "letters");
     let gone = json!({ "name": "todo", "arguments": { "action": "remove", "id": 99 } });
     let dead =
         client.modern("tools/call", gone).await.result()["structuredContent"]["idempotency_key"].clone();
     assert!(is_queued(&client.modern("tools/call", add("after it")).await.result()));
-    scene.find_hub();
+    scene.reconnect_hub();
     assert_eq!(scene.todos("letters", 1).await, ["after it"]);
     let list = json!({ "name": "todo", "arguments": { "action": "list" } });
     let told = client.modern("tools/call", list.clone()).await.result();
@@ -144,31 +144,31 @@ async fn undeliverable_write_is_reported_once_and_blocks_nothing() {
 
 #[tokio::test]
 async fn dead_letter_is_reported_until_accepted() {
-    let done = |asked: &Asked| asked.result(json!({ "content": [], "isError": false }));
-    let hub = FakeHub::start(with_note(done)).await;
+    let done = |asked: &RecordedRequest| asked.result(json!({ "content": [], "isError": false }));
+    let hub = FakeHub::start(with_note_tool(done)).await;
     let proxy = TestProxy::start(&hub.url(), "token").await;
     proxy.client().modern("tools/list", json!({})).await.result();
-    hub.answer(with_note(|_| Said::Body(502, "text/plain", String::new())));
+    hub.answer(with_note_tool(|_| FakeResponse::Body(502, "text/plain", String::new())));
     let write = json!({ "name": "note", "arguments": { "action": "add" } });
     let kept = proxy.client().modern("tools/call", write).await.result();
     let refusing = |status: u16| {
-        let calls = with_note(|asked: &Asked| {
+        let calls = with_note_tool(|asked: &RecordedRequest| {
             asked.result(json!({ "content": [{ "type": "text", "text": "no" }], "isError": true }))
         });
-        move |asked: &Asked| match &*asked.path {
-            "/api/v1/outbox/letters" => Said::json(status, json!({ "code": "x", "message": "x" })),
+        move |asked: &RecordedRequest| match &*asked.path {
+            "/api/v1/outbox/letters" => FakeResponse::json(status, json!({ "code": "x", "message": "x" })),
             _ => calls(asked),
         }
     };
     hub.answer(refusing(429));
     let told = async |count: usize| {
         in_time("a letter", async {
-            while hub.asked_at("/api/v1/outbox/letters").len() < count {
+            while hub.requests_at("/api/v1/outbox/letters").len() < count {
                 tokio::time::sleep(POLL).await;
             }
         })
         .await;
-        hub.asked_at("/api/v1/outbox/letters").pop().unwrap().body
+        hub.requests_at("/api/v1/outbox/letters").pop().unwrap().body
     };
     told(1).await;
     hub.answer(refusing(200));

@@ -5,17 +5,17 @@ use serde_json::{Value, json};
 use super::{SESSIONS, STATELESS, Scene};
 
 /// The greeting and the tools of a hub in a session of this revision.
-async fn straight(scene: &Scene, version: &str) -> (Value, Value) {
+async fn via_hub(scene: &Scene, version: &str) -> (Value, Value) {
     let (client, greeting) = scene.hub.mcp(&scene.token).initialize(version).await;
     (greeting, client.call("tools/list", json!({})).await.result()["tools"].clone())
 }
 
 /// The same through the proxy: over HTTP, and over stdio.
-async fn proxied(scene: &Scene, version: &str) -> [(Value, Value); 2] {
+async fn via_proxy(scene: &Scene, version: &str) -> [(Value, Value); 2] {
     let (client, greeting) = scene.proxy.client().initialize(version).await;
     let client = client.header("mcp-protocol-version", greeting["protocolVersion"].as_str().unwrap());
     let over_http = (greeting, client.call("tools/list", json!({})).await.result()["tools"].clone());
-    let mut agent = scene.proxy.pipes();
+    let mut agent = scene.proxy.stdio_client();
     let greeting = agent.initialize(version).await;
     let tools = agent.request("tools/list", json!({})).await["result"]["tools"].clone();
     assert_eq!(agent.request("ping", json!({})).await["result"], json!({}));
@@ -26,29 +26,29 @@ async fn proxied(scene: &Scene, version: &str) -> [(Value, Value); 2] {
 #[tokio::test]
 async fn session_revisions_see_the_same_as_at_the_hub() {
     let scene = Scene::ready().await;
-    let mut known = Vec::new();
+    let mut expected = Vec::new();
     for version in SESSIONS {
-        let (greeting, tools) = straight(&scene, version).await;
+        let (greeting, tools) = via_hub(&scene, version).await;
         assert_eq!(greeting["protocolVersion"], version);
-        for seen in proxied(&scene, version).await {
-            assert_eq!(seen, (greeting.clone(), tools.clone()), "{version}");
+        for actual in via_proxy(&scene, version).await {
+            assert_eq!(actual, (greeting.clone(), tools.clone()), "{version}");
         }
-        known.push((version, greeting, tools));
+        expected.push((version, greeting, tools));
     }
     // An unknown revision is answered with one that the hub supports.
-    let (greeting, _) = straight(&scene, "2031-01-01").await;
+    let (greeting, _) = via_hub(&scene, "2031-01-01").await;
     assert_eq!(
-        proxied(&scene, "2031-01-01").await.map(|(seen, _)| seen),
+        via_proxy(&scene, "2031-01-01").await.map(|(actual, _)| actual),
         [greeting.clone(), greeting.clone()]
     );
 
-    scene.lose_hub().await;
-    for (version, greeting, tools) in known {
-        for seen in proxied(&scene, version).await {
-            assert_eq!(seen, (greeting.clone(), tools.clone()), "{version} without a hub");
+    scene.disconnect_hub().await;
+    for (version, greeting, tools) in expected {
+        for actual in via_proxy(&scene, version).await {
+            assert_eq!(actual, (greeting.clone(), tools.clone()), "{version} without a hub");
         }
     }
-    assert_eq!(proxied(&scene, "2031-01-01").await.map(|(seen, _)| seen), [greeting.clone(), greeting]);
+    assert_eq!(via_proxy(&scene, "2031-01-01").await.map(|(actual, _)| actual), [greeting.clone(), greeting]);
 }
 
 #[tokio::test]
@@ -65,13 +65,13 @@ async fn stateless_revision_sees_the_same_as_at_the_hub() {
         let client = scene.proxy.client();
         assert_eq!(client.modern("server/discover", json!({})).await.result(), discovered, "{what}");
         assert_eq!(client.modern("tools/list", json!({})).await.result(), listed, "{what}");
-        let mut agent = scene.proxy.pipes();
+        let mut agent = scene.proxy.stdio_client();
         assert_eq!(agent.modern("server/discover", json!({})).await["result"], discovered, "{what}");
         assert_eq!(agent.modern("tools/list", json!({})).await["result"], listed, "{what}");
         agent.hang_up().await;
     };
     check("with a hub").await;
-    scene.lose_hub().await;
+    scene.disconnect_hub().await;
     check("without one").await;
 }
 
@@ -85,9 +85,9 @@ async fn batches_require_a_revision_that_supports_them() {
         { "jsonrpc": "2.0", "id": "x", "method": "no/such" },
     ]);
     for version in SESSIONS {
-        let mut agent = scene.proxy.pipes();
+        let mut agent = scene.proxy.stdio_client();
         agent.initialize(version).await;
-        agent.say(&batch.to_string()).await;
+        agent.send_line(&batch.to_string()).await;
         let answer = agent.line().await.unwrap();
         if version > "2025-03-26" {
             assert_eq!(answer["error"]["code"], -32600, "{version}: {answer}");

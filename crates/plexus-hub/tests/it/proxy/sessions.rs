@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use plexus_testkit::{Link, SseEvent, TestHub, TestProxy};
+use plexus_testkit::{FaultyLink, SseEvent, TestHub, TestProxy};
 use serde_json::{Value, json};
 
-use super::{CHANGED, Scene, add, enable, in_time, made, names, nowhere};
+use super::{CHANGED, Scene, add, create_token, enable, in_time, names, unused_address};
 
 #[tokio::test]
 async fn session_survives_a_hub_restart() {
     let Scene { hub, wire, proxy, token } = Scene::ready().await;
-    let mut piped = proxy.pipes();
+    let mut piped = proxy.stdio_client();
     piped.initialize("2025-11-25").await;
     let (over_http, _) = proxy.client().initialize("2025-06-18").await;
     let list = json!({ "name": "todo", "arguments": { "action": "list" } });
@@ -36,14 +36,14 @@ async fn session_survives_a_hub_restart() {
 #[tokio::test]
 async fn returning_hub_is_used_immediately() {
     let scene = Scene::ready().await;
-    let mut agent = scene.proxy.pipes();
+    let mut agent = scene.proxy.stdio_client();
     agent.initialize("2025-11-25").await;
     let read = json!({ "name": "todo", "arguments": { "action": "list" } });
     for _ in 0..3 {
-        scene.lose_hub().await;
+        scene.disconnect_hub().await;
         let away = agent.request("tools/call", read.clone()).await;
         assert_eq!(away["error"]["code"], -32002, "{away}");
-        scene.find_hub();
+        scene.reconnect_hub();
         let there = agent.request("tools/call", read.clone()).await;
         assert_eq!(there["result"]["isError"], false, "{there}");
     }
@@ -52,11 +52,11 @@ async fn returning_hub_is_used_immediately() {
 #[tokio::test]
 async fn end_of_input_ends_only_subscriptions() {
     let scene = Scene::ready().await;
-    let mut agent = scene.proxy.pipes();
+    let mut agent = scene.proxy.stdio_client();
     let id = agent
         .begin_modern("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } }))
         .await;
-    agent.told("notifications/subscriptions/acknowledged").await;
+    agent.next_message("notifications/subscriptions/acknowledged").await;
     // Later requests are answered while it listens.
     let listed = agent.modern("tools/list", json!({})).await;
     assert!(listed["result"]["tools"].is_array(), "{listed}");
@@ -72,16 +72,16 @@ async fn end_of_input_ends_only_subscriptions() {
 
 #[tokio::test]
 async fn cancelled_subscription_ends() {
-    let hub_url = format!("http://{}", nowhere().await);
+    let hub_url = format!("http://{}", unused_address().await);
     let proxy = TestProxy::start(&hub_url, "token").await;
-    let mut agent = proxy.pipes();
+    let mut agent = proxy.stdio_client();
     let wanted = json!({ "notifications": { "toolsListChanged": true, "promptsListChanged": true } });
     let id = agent.begin_modern("subscriptions/listen", wanted).await;
-    let honoured = agent.told("notifications/subscriptions/acknowledged").await;
+    let honoured = agent.next_message("notifications/subscriptions/acknowledged").await;
     assert_eq!(honoured["params"]["notifications"], json!({ "toolsListChanged": true }), "{honoured}");
     assert_eq!(honoured["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], id, "{honoured}");
     agent
-        .say(
+        .send_line(
             &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })
                 .to_string(),
         )
@@ -94,15 +94,15 @@ async fn cancelled_subscription_ends() {
 async fn notifications_resume_after_a_hub_restart() {
     let mut hub = TestHub::start().await;
     enable(&hub, "narrow", &["todo"]);
-    let token = made(&hub, json!({ "kind": "agent", "name": "agent", "profile": "narrow" })).await;
-    let wire = Link::to(hub.address()).await;
+    let token = create_token(&hub, json!({ "kind": "agent", "name": "agent", "profile": "narrow" })).await;
+    let wire = FaultyLink::to(hub.address()).await;
     let proxy = TestProxy::start(&wire.url(""), token["token"].as_str().unwrap()).await;
     let (session, _) = proxy.client().initialize("2025-11-25").await;
     let tools = async || session.call("tools/list", json!({})).await.result()["tools"].clone();
     assert!(!names(&tools().await).contains(&"scratchpad"));
     let mut stream = session.get_stream().await;
     assert_eq!(stream.next().await, Some(SseEvent::Comment(" connected".to_owned())));
-    let mut piped = proxy.pipes();
+    let mut piped = proxy.stdio_client();
     piped.initialize("2025-06-18").await;
     for enabled in [&["todo", "scratchpad"][..], &["todo"]] {
         hub = hub.restart().await;
@@ -111,17 +111,17 @@ async fn notifications_resume_after_a_hub_restart() {
         enable(&hub, "narrow", enabled);
         let told = in_time("news", stream.message()).await.unwrap();
         assert_eq!(told, json!({ "jsonrpc": "2.0", "method": CHANGED }));
-        in_time("news", piped.told(CHANGED)).await;
+        in_time("news", piped.next_message(CHANGED)).await;
         assert_eq!(names(&tools().await).contains(&"scratchpad"), enabled.len() == 2);
     }
     assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "no notification is repeated");
-    assert_eq!(piped.heard(), Vec::<Value>::new());
+    assert_eq!(piped.take_unsolicited(), Vec::<Value>::new());
 }
 
 #[tokio::test]
 async fn hanging_hub_is_reported_in_time() {
     let scene = Scene::ready().await;
-    let mut agent = scene.proxy.pipes();
+    let mut agent = scene.proxy.stdio_client();
     agent.initialize("2025-11-25").await;
     scene.wire.freeze();
     let begun = std::time::Instant::now();

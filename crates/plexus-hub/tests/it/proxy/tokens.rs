@@ -9,7 +9,7 @@ use plexus_proxy::CredentialSource;
 use plexus_testkit::{TestHub, TestProxy};
 use serde_json::{Value, json};
 
-use super::fake::{Asked, FakeHub, Said};
+use super::fake::{FakeHub, FakeResponse, RecordedRequest};
 use super::{POLL, Scene, add, in_time};
 
 fn in_seconds(seconds: u64) -> String {
@@ -17,19 +17,19 @@ fn in_seconds(seconds: u64) -> String {
 }
 
 /// A hub with tokens that live for four seconds, which accepts the newest one and `older` ones before it.
-fn renewing(newest: Arc<AtomicU64>, older: u64) -> impl Fn(&Asked) -> Said + Send + Sync {
+fn renewing(newest: Arc<AtomicU64>, older: u64) -> impl Fn(&RecordedRequest) -> FakeResponse + Send + Sync {
     move |asked| {
         let now = newest.load(Ordering::SeqCst);
         let taken = |number: u64| asked.bearer == format!("Bearer token-{number}");
         if !(now.saturating_sub(older)..=now).any(taken) {
-            return Said::json(401, json!({ "code": "unauthenticated", "message": "not this one" }));
+            return FakeResponse::json(401, json!({ "code": "unauthenticated", "message": "not this one" }));
         }
         let token = json!({
             "jti": "01890a5d-ac96-774b-bcce-b302099a8057", "kind": "agent", "expires_at": in_seconds(4),
             "renew_until": in_seconds(3600),
         });
         match (&*asked.path, asked.method()) {
-            ("/api/v1/context", _) => Said::json(
+            ("/api/v1/context", _) => FakeResponse::json(
                 200,
                 json!({ "subject": "agent:a", "token": token, "nodes": [], "tools": "x", "version": "v" }),
             ),
@@ -40,11 +40,11 @@ fn renewing(newest: Arc<AtomicU64>, older: u64) -> impl Fn(&Asked) -> Said + Sen
                 made["name"] = json!("a");
                 made["scopes"] = json!([]);
                 made["profile"] = Value::Null;
-                Said::json(201, made)
+                FakeResponse::json(201, made)
             }
             (_, "tools/list") => asked.result(json!({ "resultType": "complete", "tools": [] })),
             (_, "tools/call") => asked.result(json!({ "content": [], "isError": false })),
-            _ => Said::json(404, json!({})),
+            _ => FakeResponse::json(404, json!({})),
         }
     }
 }

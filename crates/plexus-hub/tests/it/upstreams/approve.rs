@@ -26,11 +26,11 @@ async fn admins_approve_pending_tools_until_the_server_is_removed() {
         admin.post("/upstreams", &json!({ "name": "s", "server": server.file() })).await.ok();
         in_state(&admin, "s", "ready").await
     };
-    server.says(&[json!([tool("say", "One."), tool("stay", "Stays.")])], None);
+    server.set_script(&[json!([tool("say", "One."), tool("stay", "Stays.")])], None);
     assert_eq!(add().await["quarantined"], json!([]));
     assert_eq!(admin.get("/upstreams/s/pending").await.ok(), json!({ "items": [], "next": null }));
 
-    server.says(&[json!([tool("say", "Two.\u{200B}"), tool("stay", "Stays.")])], None);
+    server.set_script(&[json!([tool("say", "Two.\u{200B}"), tool("stay", "Stays.")])], None);
     admin.post("/upstreams/s/restart", &json!({})).await.ok();
     let shown = in_state(&admin, "s", "ready").await;
     assert_eq!(
@@ -50,7 +50,7 @@ async fn admins_approve_pending_tools_until_the_server_is_removed() {
     assert_eq!(outcome(&hub, "upstream_approve").await, "forbidden");
 
     // The definition changes again before it is approved.
-    server.says(&[json!([tool("say", "Three."), tool("stay", "Stays.")])], None);
+    server.set_script(&[json!([tool("say", "Three."), tool("stay", "Stays.")])], None);
     admin.post("/upstreams/s/restart", &json!({})).await.ok();
     in_state(&admin, "s", "ready").await;
     let refused = admin.post("/upstreams/s/approve", &approval(&pending)).await;
@@ -61,8 +61,8 @@ async fn admins_approve_pending_tools_until_the_server_is_removed() {
         "invalid_request"
     );
     let wrong = admin.post("/upstreams/s/approve", &json!({ "tools": ["say"] })).await;
-    let told = wrong.body["message"].as_str().unwrap_or_default();
-    assert!(told.contains("expected an object at line 1") && !told.contains("struct"), "{told}");
+    let message = wrong.body["message"].as_str().unwrap_or_default();
+    assert!(message.contains("expected an object at line 1") && !message.contains("struct"), "{message}");
     assert_eq!(admin.post("/upstreams/t/approve", &approval(&pending)).await.refused(404), "not_found");
     let pending = admin.get("/upstreams/s/pending").await.ok()["items"][0].clone();
     let done = admin.post("/upstreams/s/approve", &approval(&pending)).await.ok();
@@ -73,7 +73,7 @@ async fn admins_approve_pending_tools_until_the_server_is_removed() {
 
     // A server that is added again is treated as new.
     send(admin.request(Method::DELETE, "/upstreams/s")).await.ok();
-    server.says(&[json!([tool("say", "Four.")])], None);
+    server.set_script(&[json!([tool("say", "Four.")])], None);
     let anew = add().await;
     assert_eq!((&anew["tools"], &anew["quarantined"]), (&json!(["mcp__s__say"]), &json!([])), "{anew}");
 }

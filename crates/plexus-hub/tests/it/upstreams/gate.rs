@@ -13,7 +13,7 @@ use super::{hub_for_fixtures, outcome};
 use crate::client::{Answer, Client, send};
 
 /// Every way to make the hub run a command over REST.
-fn ways(server: &Value) -> Vec<(&'static str, String, Value)> {
+fn command_requests(server: &Value) -> Vec<(&'static str, String, Value)> {
     let import = json!({ "mcpServers": { "way": server } }).to_string();
     vec![
         ("upstream_add", "/upstreams".to_owned(), json!({ "name": "way", "server": server })),
@@ -27,7 +27,7 @@ fn ways(server: &Value) -> Vec<(&'static str, String, Value)> {
 }
 
 /// A command that creates a file when it is run.
-fn marking(hub: &TestHub) -> (PathBuf, Value) {
+fn marker_command(hub: &TestHub) -> (PathBuf, Value) {
     let mark = hub.data_dir().join("a-command-was-run");
     let server = json!({ "command": "/bin/sh", "args": ["-c", format!("touch {}; exit 1", mark.display())] });
     (mark, server)
@@ -35,7 +35,7 @@ fn marking(hub: &TestHub) -> (PathBuf, Value) {
 
 /// Asserts what is missing according to the refusal or the skipped servers of an import; nothing was added.
 fn assert_refused(operation: &str, answer: &Answer, words: &[&str], missing: &Value) {
-    let said = if operation == "upstream_import" {
+    let reason = if operation == "upstream_import" {
         assert_eq!(answer.body["added"], json!([]), "{answer:?}");
         answer.body["skipped"][0]["reason"].to_string()
     } else {
@@ -45,7 +45,7 @@ fn assert_refused(operation: &str, answer: &Answer, words: &[&str], missing: &Va
         answer.body["message"].to_string()
     };
     for part in words {
-        assert!(said.contains(part), "{operation}: no {part} in {said}");
+        assert!(reason.contains(part), "{operation}: no {part} in {reason}");
     }
 }
 
@@ -53,19 +53,19 @@ fn assert_refused(operation: &str, answer: &Answer, words: &[&str], missing: &Va
 async fn unlisted_command_is_not_run() {
     let hub = hub_for_fixtures().await;
     let admin = Client::admin(&hub);
-    let (mark, server) = marking(&hub);
-    for (operation, path, body) in ways(&server) {
+    let (mark, server) = marker_command(&hub);
+    for (operation, path, body) in command_requests(&server) {
         let answer = admin.post(&path, &body).await;
         assert_refused(operation, &answer, &["/bin/sh", "upstreams.commands"], &json!(["command"]));
     }
     // The name of a listed program in another folder, and the listed program with a variable that loads other code.
-    let elsewhere = json!({ "command": "/tmp/plexus-fixture-server" });
-    for (operation, path, body) in ways(&elsewhere) {
+    let unlisted_path = json!({ "command": "/tmp/plexus-fixture-server" });
+    for (operation, path, body) in command_requests(&unlisted_path) {
         assert_refused(operation, &admin.post(&path, &body).await, &["/tmp/"], &json!(["command"]));
     }
     for variable in ["PATH", "LD_PRELOAD"] {
         let server = json!({ "command": program(), "args": ["--stdio"], "env": { variable: "/tmp/evil" } });
-        for (operation, path, body) in ways(&server) {
+        for (operation, path, body) in command_requests(&server) {
             assert_refused(operation, &admin.post(&path, &body).await, &[variable], &json!(["env"]));
         }
     }
@@ -84,14 +84,14 @@ async fn proxied_request_is_not_local() {
         admin.request(Method::POST, path).json(body).header(header, "192.0.2.7")
     };
     for header in ["Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "Via", "X-Real-IP"] {
-        for (operation, path, body) in ways(&server) {
+        for (operation, path, body) in command_requests(&server) {
             let answer = send(proxied(&path, &body, header)).await;
             assert_refused(operation, &answer, &["proxy", &header.to_lowercase()], &json!(["loopback"]));
         }
     }
     // All failed conditions are reported at once.
-    let (mark, unlisted) = marking(&hub);
-    for (operation, path, body) in ways(&unlisted) {
+    let (mark, unlisted) = marker_command(&hub);
+    for (operation, path, body) in command_requests(&unlisted) {
         let answer = send(proxied(&path, &body, "Via")).await;
         assert_refused(operation, &answer, &["proxy", "upstreams.commands"], &json!(["loopback", "command"]));
     }
@@ -117,7 +117,7 @@ async fn remote_request_cannot_send_local_references() {
     telling["headers"] = json!({ "X-Spy": "${file:/etc/hostname}" });
     let proxied =
         |path: &str, body: &Value| admin.request(Method::POST, path).json(body).header("Via", "1.1 p");
-    for (operation, path, body) in ways(&telling) {
+    for (operation, path, body) in command_requests(&telling) {
         let answer = send(proxied(&path, &body)).await;
         assert_refused(operation, &answer, &["refers to"], &json!(["loopback"]));
     }
@@ -134,18 +134,18 @@ async fn remote_request_does_not_reveal_existing_files() {
     let hub = TestHub::start().await;
     let admin = Client::admin(&hub);
     for (operation, path) in [("upstream_add", 0), ("upstream_test", 1), ("upstream_import", 2)] {
-        let mut said = Vec::new();
+        let mut reason = Vec::new();
         for file in ["/etc/passwd", "/etc/no-such-file", "/etc", "relative"] {
             let server =
                 json!({ "url": "https://mcp.example.net/mcp", "timeout": format!("${{file:{file}}}") });
-            let (_, path, body) = ways(&server).swap_remove(path);
+            let (_, path, body) = command_requests(&server).swap_remove(path);
             let answer = send(admin.request(Method::POST, &path).json(&body).header("Via", "1.1 p")).await;
             assert_refused(operation, &answer, &["refers to"], &json!(["loopback"]));
             let (message, skipped) = (&answer.body["message"], &answer.body["skipped"]);
-            said.push(json!([message, skipped, answer.body["warnings"]]));
+            reason.push(json!([message, skipped, answer.body["warnings"]]));
         }
-        said.dedup();
-        assert_eq!(said.len(), 1, "{operation}: {said:?}");
+        reason.dedup();
+        assert_eq!(reason.len(), 1, "{operation}: {reason:?}");
     }
 }
 
@@ -159,7 +159,7 @@ async fn remote_request_cannot_reach_the_hubs_network() {
         (json!({ "url": "http://10.0.0.1/mcp", "allow_private": true, "enabled": false }), "`allow_private`"),
     ];
     for (server, words) in &inner {
-        for (operation, path, body) in ways(server) {
+        for (operation, path, body) in command_requests(server) {
             let answer = send(admin.request(Method::POST, &path).json(&body).header("Via", "1.1 p")).await;
             assert_refused(operation, &answer, &[words, "proxy"], &json!(["loopback"]));
         }
@@ -185,10 +185,11 @@ async fn non_admin_gets_the_same_refusal_for_every_request() {
     let server = json!({ "command": program(), "args": ["--stdio"] });
     admin.post("/upstreams", &json!({ "name": "there", "server": server })).await.ok();
     let user = Client::agent(&hub, "user", &["call:*", "read:*", "write:*", "token:*"]).await;
-    let (mark, unlisted) = marking(&hub);
+    let (mark, unlisted) = marker_command(&hub);
     let mut requests = Vec::new();
     for server in [&server, &unlisted] {
-        requests.extend(ways(server).into_iter().map(|(_, path, body)| (Method::POST, path, body)));
+        requests
+            .extend(command_requests(server).into_iter().map(|(_, path, body)| (Method::POST, path, body)));
     }
     for name in ["there", "nowhere"] {
         for operation in ["enable", "disable", "restart", "test"] {
@@ -228,7 +229,7 @@ async fn network_request_is_not_local() {
     })
     .await;
     let server = json!({ "command": program(), "args": ["--stdio"] });
-    for (operation, path, body) in ways(&server) {
+    for (operation, path, body) in command_requests(&server) {
         let url = format!("http://{}/api/v1{path}", SocketAddr::new(ip, hub.address().port()));
         let request = hub.http().post(url).bearer_auth(hub.admin_token()).json(&body);
         let answer = send(request).await;

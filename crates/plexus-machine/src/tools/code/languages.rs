@@ -83,7 +83,7 @@ impl Language {
     }
 
     fn find_interpreter(self, environment: &Environment) -> Option<PathBuf> {
-        let path = environment.named("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
+        let path = environment.get_by_name("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
         let folders = || std::env::split_paths(path).filter(|folder| folder.is_absolute());
         let candidates =
             self.programs().iter().flat_map(|name| folders().map(move |folder| folder.join(name)));

@@ -95,7 +95,7 @@ impl TypedTool for CodeExec {
             }
         };
         // Cancelling a call drops its future; the snippet is then still ended and removed.
-        let work = self.machine.supervisor.see_through(Stage::Work, "code", work);
+        let work = self.machine.supervisor.run_to_completion(Stage::Work, "code", work);
         let telling = async {
             let mut live = Live::from_start(&context, &*written);
             live.until_end().await;

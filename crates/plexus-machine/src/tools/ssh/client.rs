@@ -139,7 +139,7 @@ impl Client {
         let mut command = Command::new("ssh");
         command
             .env_clear()
-            .envs(self.environment.passed_on())
+            .envs(self.environment.inherited())
             // Prompts, including those of a jump host, go to a program that never answers, and never to the node's
             // terminal.
             .env("SSH_ASKPASS", "/bin/false")

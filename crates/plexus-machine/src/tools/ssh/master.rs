@@ -108,7 +108,7 @@ impl Running {
         let Self { group, guardian, socket } = self;
         drop(group);
         if let Some(guardian) = guardian {
-            guardian.call_off().await;
+            guardian.dismiss().await;
         }
         // A process that ended by itself has removed its socket.
         let _ = fs_err::remove_file(socket);

@@ -9,7 +9,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, StatusCode};
-use plexus_auth::{Principal, Welcome};
+use plexus_auth::{Principal, StreamPermit};
 use plexus_kit::QuotaSlot;
 use plexus_tools::{CallReply, LogLevel, RawJson};
 use serde_json::value::RawValue;
@@ -246,7 +246,7 @@ fn stream_call(
     slot: QuotaSlot,
 ) -> Response {
     let stream = CallStream {
-        welcome: Welcome::new(state.authenticator.clone(), awaited.principal.clone(), slot),
+        permit: StreamPermit::new(state.authenticator.clone(), awaited.principal.clone(), slot),
         awaited: Some(awaited.owned()),
         progress,
         log,
@@ -256,7 +256,7 @@ fn stream_call(
 }
 
 struct CallStream {
-    welcome: Welcome,
+    permit: StreamPermit,
     /// None after the last message.
     awaited: Option<AwaitedCall<'static>>,
     progress: Option<ProgressWriter>,
@@ -272,7 +272,7 @@ impl CallStream {
             let step = tokio::select! {
                 biased;
                 step = awaited.next() => step,
-                () = self.welcome.ended() => return None,
+                () = self.permit.wait_until_invalid() => return None,
                 _ = self.ticks.tick() => return Some(sse::keep_alive()),
             };
             let json = match awaited.handle(step).await {

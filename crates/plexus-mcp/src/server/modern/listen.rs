@@ -7,7 +7,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, StatusCode};
-use plexus_auth::{Principal, Welcome};
+use plexus_auth::{Principal, StreamPermit};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::time::Interval;
@@ -57,7 +57,7 @@ pub(super) fn open(
         mailbox: watched.mailbox(),
         watched,
         updated: VecDeque::new(),
-        welcome: Welcome::new(state.authenticator.clone(), principal.clone(), slot),
+        permit: StreamPermit::new(state.authenticator.clone(), principal.clone(), slot),
         principal,
         state: state.clone(),
         ticks: sse::ticks(state.options.keep_alive),
@@ -93,7 +93,7 @@ struct Subscription {
     /// Changed resources that the client has not been notified of yet.
     updated: VecDeque<String>,
     principal: Arc<Principal>,
-    welcome: Welcome,
+    permit: StreamPermit,
     state: Arc<State>,
     ticks: Interval,
     phase: Phase,
@@ -146,7 +146,7 @@ impl Subscription {
                 changed = self.mailbox.take() => {
                     self.updated.extend(self.watched.still_watched(&self.state, &self.principal, changed));
                 }
-                () = self.welcome.ended() => return None,
+                () = self.permit.wait_until_invalid() => return None,
                 _ = self.ticks.tick() => return Some(sse::keep_alive()),
             }
         }

@@ -7,7 +7,7 @@ use axum::response::Response;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use http::{HeaderMap, StatusCode};
-use plexus_auth::{Principal, Welcome};
+use plexus_auth::{Principal, StreamPermit};
 use plexus_kit::Stage;
 use plexus_tools::{AskError, CallReply};
 use serde_json::value::RawValue;
@@ -61,8 +61,8 @@ pub(super) async fn answer(
             }
         }
     };
-    let welcome = Welcome::new(state.authenticator.clone(), principal, slot);
-    Ok(stream_call(state, session, request.id, call, kind, token, welcome))
+    let permit = StreamPermit::new(state.authenticator.clone(), principal, slot);
+    Ok(stream_call(state, session, request.id, call, kind, token, permit))
 }
 
 const NO_STREAM: &str =
@@ -125,7 +125,7 @@ fn stream_call(
     call: RunningCall,
     kind: TargetKind,
     token: Option<String>,
-    welcome: Welcome,
+    permit: StreamPermit,
 ) -> Response {
     let log = session.new_stream();
     let writer = StreamWriter {
@@ -142,7 +142,7 @@ fn stream_call(
         }),
     };
     state.supervisor.spawn(Stage::Work, "mcp call stream", writer.run(call).in_current_span());
-    get::follow(state, session, welcome, log, 0)
+    get::follow(state, session, permit, log, 0)
 }
 
 /// Writes the events and the result of a call to its stream.

@@ -12,7 +12,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, StatusCode};
-use plexus_auth::{Principal, Welcome};
+use plexus_auth::{Principal, StreamPermit};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::Interval;
@@ -36,16 +36,16 @@ pub(in crate::server) async fn get(
     }
     let session = open(state, headers, &principal).await?;
     let slot = state.streams.enter(&principal)?;
-    let welcome = Welcome::new(state.authenticator.clone(), principal.clone(), slot);
+    let permit = StreamPermit::new(state.authenticator.clone(), principal.clone(), slot);
     let last = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     if let Some((name, after)) = last.and_then(call_event) {
         return Ok(match session.stream(name) {
-            Some(log) => follow(state, &session, welcome, log, after),
+            Some(log) => follow(state, &session, permit, log, after),
             // The stream was lost in a restart or has expired: an empty stream.
             None => sse::response(stream::empty()),
         });
     }
-    Ok(listen(state, session, welcome, principal, last))
+    Ok(listen(state, session, permit, principal, last))
 }
 
 /// Parses `c-<name of the stream>-<message>`.
@@ -58,12 +58,12 @@ fn call_event(id: &str) -> Option<(&str, u64)> {
 pub(super) fn follow(
     state: &Arc<State>,
     session: &Arc<McpSession>,
-    welcome: Welcome,
+    permit: StreamPermit,
     log: Arc<StreamLog>,
     after: u64,
 ) -> Response {
     let follower = Follower {
-        welcome,
+        permit,
         changes: log.changes(),
         priming: after == 0 && session.version().has_priming_event(),
         log,
@@ -75,7 +75,7 @@ pub(super) fn follow(
 }
 
 struct Follower {
-    welcome: Welcome,
+    permit: StreamPermit,
     session: Arc<McpSession>,
     log: Arc<StreamLog>,
     changes: watch::Receiver<()>,
@@ -104,7 +104,7 @@ impl Follower {
                 // Cannot fail, because `self` holds the log.
                 changed = self.changes.changed() => changed.ok()?,
                 () = self.session.ended().cancelled() => return None,
-                () = self.welcome.ended() => return None,
+                () = self.permit.wait_until_invalid() => return None,
                 _ = self.ticks.tick() => return Some(sse::keep_alive()),
             }
         }
@@ -115,7 +115,7 @@ impl Follower {
 fn listen(
     state: &Arc<State>,
     session: Arc<McpSession>,
-    welcome: Welcome,
+    permit: StreamPermit,
     principal: Arc<Principal>,
     last: Option<&str>,
 ) -> Response {
@@ -138,7 +138,7 @@ fn listen(
         // With outdated lists, the new id is sent with their notifications, not before.
         priming: session.version().has_priming_event() && known_fingerprints == current.map(Some),
         principal,
-        welcome,
+        permit,
         state: state.clone(),
         mailbox: session.with_watched(|watched| watched.mailbox()),
         session,
@@ -160,7 +160,7 @@ struct Listener {
     state: Arc<State>,
     session: Arc<McpSession>,
     principal: Arc<Principal>,
-    welcome: Welcome,
+    permit: StreamPermit,
     lists: ListWatcher,
     mailbox: Arc<Mailbox>,
     /// The hashes of the lists that the client knows.
@@ -200,7 +200,7 @@ impl Listener {
                         return None;
                     }
                 }
-                () = self.welcome.ended() => return None,
+                () = self.permit.wait_until_invalid() => return None,
                 list = self.lists.changed(&self.state, &self.principal) => return Some(self.changed(list)),
                 changed = self.mailbox.take() => {
                     let still_watched = |watched: &mut WatchedResources| {

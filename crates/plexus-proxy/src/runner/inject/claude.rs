@@ -178,7 +178,7 @@ fn joined(option: &str, value: &std::ffi::OsStr) -> OsString {
 
 /// Whether a transcript of this session exists.
 pub(super) fn has_transcript(session: &str, environment: &Environment) -> bool {
-    let folder = environment.named("CLAUDE_CONFIG_DIR").map(PathBuf::from);
+    let folder = environment.get_by_name("CLAUDE_CONFIG_DIR").map(PathBuf::from);
     let home = || environment.get(env::HOME).map(|home| Path::new(home).join(".claude"));
     let Some(folder) = folder.or_else(home).filter(|_| is_uuid(session)) else { return false };
     let projects = fs_err::read_dir(folder.join("projects")).into_iter().flatten().flatten();

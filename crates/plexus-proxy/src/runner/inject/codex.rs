@@ -118,7 +118,7 @@ pub(super) fn inject(setup: &AgentSetup<'_>) -> InjectedConfig {
 /// Whether the user has a server with the hub's name that is a command. It cannot be overridden with a URL: overrides
 /// are merged key by key, and Codex rejects a server with both.
 fn has_command(environment: &Environment) -> bool {
-    let home = environment.named("CODEX_HOME").map(PathBuf::from);
+    let home = environment.get_by_name("CODEX_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(Path::new(environment.get(env::HOME)?).join(".codex")));
     let project = std::env::current_dir().ok().map(|folder| folder.join(".codex"));
     home.into_iter().chain(project).any(|folder| {

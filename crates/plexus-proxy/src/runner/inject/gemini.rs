@@ -96,7 +96,7 @@ pub(super) fn inject(setup: &AgentSetup<'_>) -> io::Result<InjectedConfig> {
 
 /// The defaults that would apply otherwise, which are kept.
 fn existing_defaults(setup: &AgentSetup<'_>) -> io::Result<Value> {
-    let path = setup.environment.named(DEFAULTS).unwrap_or(DEFAULTS_FILE);
+    let path = setup.environment.get_by_name(DEFAULTS).unwrap_or(DEFAULTS_FILE);
     let text = match fs_err::read_to_string(path) {
         Ok(text) => text,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(json!({})),

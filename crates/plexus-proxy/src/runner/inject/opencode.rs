@@ -11,7 +11,7 @@ const CONTENT: &str = "OPENCODE_CONFIG_CONTENT";
 
 pub(super) fn inject(setup: &AgentSetup<'_>) -> io::Result<InjectedConfig> {
     let mut injected = InjectedConfig::default();
-    let mut config = match setup.environment.named(CONTENT) {
+    let mut config = match setup.environment.get_by_name(CONTENT) {
         None => json!({}),
         // Keep the user's own content.
         Some(existing) => plexus_kit::syntax::json(existing).map_err(|e| {

@@ -84,7 +84,7 @@ fn retry_after_is_respected_up_to_a_limit() {
 #[test]
 fn protocol_error_is_final_unless_marked_retryable() {
     let dead_letter = |code| Verdict::DeadLetter(format!("the hub rejected it (error {code}): no"));
-    let said = |code: &str, retryable: bool| {
+    let error_result = |code: &str, retryable: bool| {
         Some(json!({ "plexus/error": { "code": code, "retryable": retryable } }))
     };
     let beside =
@@ -95,26 +95,26 @@ fn protocol_error_is_final_unless_marked_retryable() {
         (-32601, None, dead_letter(-32601)),
         (-32602, None, dead_letter(-32602)),
         (-32603, None, Retry(None)),
-        (-32603, said("internal", false), dead_letter(-32603)),
-        (-32000, said("overloaded", true), Retry(None)),
+        (-32603, error_result("internal", false), dead_letter(-32603)),
+        (-32000, error_result("overloaded", true), Retry(None)),
         (-32000, beside("unavailable", true), Retry(None)),
         (-32000, beside("conflict", false), dead_letter(-32000)),
-        (-32602, said("idempotency_conflict", false), dead_letter(-32602)),
-        (-32001, said("unauthenticated", false), RenewThenRetry),
-        (-32000, said("forbidden", false), RenewThenRetry),
-        (-32000, said("feature_off", false), Settled),
+        (-32602, error_result("idempotency_conflict", false), dead_letter(-32602)),
+        (-32001, error_result("unauthenticated", false), RenewThenRetry),
+        (-32000, error_result("forbidden", false), RenewThenRetry),
+        (-32000, error_result("feature_off", false), Settled),
         (-32000, Some(json!("text")), dead_letter(-32000)),
     ];
     for (code, data, expected) in table {
         let answer = Error { code, message: "no", data: data.as_ref() };
         assert_eq!(judged(answer, false), expected, "{code} {data:?}");
     }
-    let again = said("forbidden", false);
+    let again = error_result("forbidden", false);
     assert_eq!(
         judged(Error { code: -32000, message: "no", data: again.as_ref() }, true),
         dead_letter(-32000)
     );
-    let again = said("unauthenticated", false);
+    let again = error_result("unauthenticated", false);
     let answer = Error { code: -32001, message: "no", data: again.as_ref() };
     assert_eq!(judged(answer, true), Retry(None));
 }

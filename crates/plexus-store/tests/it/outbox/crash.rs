@@ -52,13 +52,13 @@ impl Drop for Killed {
     }
 }
 
-pub(super) fn say(line: &str) {
+pub(super) fn print_line(line: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n>{line}").and_then(|()| out.flush()).unwrap();
 }
 
 /// The lines that the process printed after `>`.
-pub(super) fn said(out: impl std::io::Read) -> impl Iterator<Item = String> {
+pub(super) fn output_lines(out: impl std::io::Read) -> impl Iterator<Item = String> {
     BufReader::new(out)
         .lines()
         .map_while(Result::ok)
@@ -80,12 +80,12 @@ async fn enqueue_until_killed() {
         }
         let key = format!("{name}/{number:06}");
         outbox.enqueue(write(&format!("s{}", number % 2), &key)).await.unwrap();
-        say(&key);
+        print_line(&key);
         if number % 5 == 4
             && let Some(claimed) = claim(&outbox, "child").await
         {
             // Printed before the operation: only settled writes may be missing afterwards.
-            say(&format!("settles {}", claimed.key));
+            print_line(&format!("settles {}", claimed.key));
             outbox.settle(&claimed).await.unwrap();
         }
     }
@@ -111,7 +111,7 @@ async fn killed_process_loses_no_acknowledged_write() {
                     let (out, id) = (child.0.stdout.take().unwrap(), child.0.id());
                     std::thread::spawn(move || {
                         let mut lines = Vec::new();
-                        for line in said(out) {
+                        for line in output_lines(out) {
                             lines.push(line);
                             if lines.len() == until {
                                 // At some point of the next write.

@@ -85,10 +85,10 @@ async fn hub_and_agent_are_each_notified_until_they_confirm() {
             outbox.unreported_dead_letters(DeadLetterRecipient::Agent, None, 10).await.unwrap().len(),
             1
         );
-        let (told, _) = outbox.show(of_t[0].id).await.unwrap().unwrap();
+        let (shown, _) = outbox.show(of_t[0].id).await.unwrap().unwrap();
         assert!(
-            matches!(told.state, WriteState::Dead { hub_notified: true, agent_notified: true, .. }),
-            "{told:?}"
+            matches!(shown.state, WriteState::Dead { hub_notified: true, agent_notified: true, .. }),
+            "{shown:?}"
         );
         // A retried write that fails again is reported again.
         outbox.retry(of_t[0].id).await.unwrap().unwrap();

@@ -6,7 +6,7 @@ use std::process::Command;
 use plexus_kit::Clock;
 use plexus_store::outbox::{Limits, Outbox, OutboxError};
 
-use super::crash::{own_folder, process, said, say};
+use super::crash::{output_lines, own_folder, print_line, process};
 use super::{claim, deliver, write};
 use crate::backend::bounded;
 
@@ -23,7 +23,7 @@ fn on_small_disk(test: &str, folder: &Path) -> Option<Vec<String>> {
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
-    Some(said(&*output.stdout).collect())
+    Some(output_lines(&*output.stdout).collect())
 }
 
 async fn open(path: &Path) -> Result<Outbox, OutboxError> {
@@ -63,14 +63,14 @@ async fn fill_the_disk() {
     again.enqueue(write("s", "refused")).await.unwrap();
     accepted.push("refused".to_owned());
     assert_eq!(deliver(&again).await, accepted);
-    say("done");
+    print_line("done");
 }
 
 #[tokio::test]
 async fn full_disk_rejects_writes_and_loses_none() {
     let dir = tempfile::tempdir().unwrap();
-    if let Some(said) = on_small_disk("outbox::disk::fill_the_disk", dir.path()) {
-        assert_eq!(said, ["done"]);
+    if let Some(output) = on_small_disk("outbox::disk::fill_the_disk", dir.path()) {
+        assert_eq!(output, ["done"]);
     }
 }
 
@@ -95,14 +95,14 @@ async fn make_the_disk_read_only() {
     let outbox = open(&path).await.unwrap();
     outbox.enqueue(write("s", "c")).await.unwrap();
     assert_eq!(deliver(&outbox).await, ["a", "c"]);
-    say("done");
+    print_line("done");
 }
 
 #[tokio::test]
 async fn read_only_folder_is_reported() {
     let dir = tempfile::tempdir().unwrap();
-    if let Some(said) = on_small_disk("outbox::disk::make_the_disk_read_only", dir.path()) {
-        assert_eq!(said, ["done"]);
+    if let Some(output) = on_small_disk("outbox::disk::make_the_disk_read_only", dir.path()) {
+        assert_eq!(output, ["done"]);
     }
 }
 

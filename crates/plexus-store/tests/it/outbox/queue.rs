@@ -129,14 +129,14 @@ async fn lost_lease_cannot_change_the_row() {
         bench.clock.advance(LEASE - Duration::from_millis(1));
         assert_eq!(claim(&quick, "quick").await, None, "it was renewed");
         bench.clock.advance(Duration::from_millis(1));
-        let taken = claim(&quick, "quick").await.unwrap();
-        assert_eq!((taken.key.as_str(), taken.attempts), ("a", 2));
+        let claimed = claim(&quick, "quick").await.unwrap();
+        assert_eq!((claimed.key.as_str(), claimed.attempts), ("a", 2));
         let now = bench.clock.now();
         assert!(!slow.settle(&lost).await.unwrap());
         assert!(!slow.postpone(&lost, now, "late").await.unwrap());
         assert!(!slow.dead_letter(&lost, "late").await.unwrap());
         assert!(!slow.renew_lease(&lost, LEASE).await.unwrap());
-        assert!(quick.settle(&taken).await.unwrap());
+        assert!(quick.settle(&claimed).await.unwrap());
         assert_eq!(deliver(&slow).await, ["b"]);
     })
     .await;

@@ -64,14 +64,14 @@ pub(crate) enum Command {
         server: Server,
     },
     /// Measure the cost of running tools on other machines
-    Nodes(AsideArgs),
+    Nodes(MeasurementArgs),
     /// Measure the speed of copying files to and from other machines, compared with scp
-    Copy(AsideArgs),
+    Copy(MeasurementArgs),
     /// Measure searches with the filesystem tool, compared with ripgrep
-    Files(AsideArgs),
+    Files(MeasurementArgs),
     /// Measure an agent's calls through the proxy compared with calls straight to the hub, and queued writes while
     /// the hub is down
-    Proxy(AsideArgs),
+    Proxy(MeasurementArgs),
     /// Call a running hub without measuring
     #[command(hide = true)]
     Load(Load),
@@ -79,7 +79,7 @@ pub(crate) enum Command {
 
 /// Arguments of the additional measurements.
 #[derive(Debug, clap::Args)]
-pub(crate) struct AsideArgs {
+pub(crate) struct MeasurementArgs {
     /// The program to measure [default: `plexus` beside this program]
     #[arg(long, value_name = "PATH")]
     plexus: Option<PathBuf>,
@@ -97,7 +97,7 @@ pub(crate) struct AsideArgs {
     pub(crate) docs: Option<PathBuf>,
 }
 
-impl AsideArgs {
+impl MeasurementArgs {
     /// The program to measure; an error if it does not exist.
     pub(crate) fn plexus(&self) -> Result<PathBuf> {
         program(self.plexus.as_deref())

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use crate::contenders;
 use crate::measure::ask;
 use crate::wire::{Endpoint, Era};
-use crate::workload::{Lane, Workload};
+use crate::workload::{AgentConnection, Workload};
 
 #[derive(Debug, Args)]
 pub(crate) struct Load {
@@ -42,11 +42,11 @@ pub(crate) async fn run(load: Load) -> Result<()> {
         Call::TodoUpdate => Workload::TodoUpdate,
         Call::Upstream => Workload::Echo(contenders::UPSTREAM_ECHO),
     };
-    let mut lanes = Vec::with_capacity(load.concurrency);
+    let mut connections = Vec::with_capacity(load.concurrency);
     for _ in 0..load.concurrency {
-        lanes.push(Lane::open(&endpoint, Era::Session, workload).await?);
+        connections.push(AgentConnection::open(&endpoint, Era::Session, workload).await?);
     }
-    let times = ask(&mut lanes, Duration::from_secs_f64(load.seconds)).await?;
+    let times = ask(&mut connections, Duration::from_secs_f64(load.seconds)).await?;
     println!("{} calls, {:.0} a second", times.len(), times.len() as f64 / load.seconds);
     Ok(())
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::contenders::Running;
 use crate::process;
 use crate::wire::Era;
-use crate::workload::{Lane, Workload};
+use crate::workload::{AgentConnection, Workload};
 
 /// Time limit for answers that are in flight when the time is over.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -44,15 +44,15 @@ pub(crate) async fn measure(
     concurrency: usize,
     pace: Pace,
 ) -> Result<Sample> {
-    let mut lanes = Vec::with_capacity(concurrency);
+    let mut connections = Vec::with_capacity(concurrency);
     // Connect sequentially: concurrent handshakes are not measured.
     for _ in 0..concurrency {
-        lanes.push(Lane::open(&running.endpoint, era, workload).await?);
+        connections.push(AgentConnection::open(&running.endpoint, era, workload).await?);
     }
-    ask(&mut lanes, pace.warm_up).await?;
+    ask(&mut connections, pace.warm_up).await?;
     running.processes.reset_peak();
     let (before, own_before, begun) = (running.processes.usage()?, process::own_cpu(), Instant::now());
-    let times = ask(&mut lanes, pace.measured).await?;
+    let times = ask(&mut connections, pace.measured).await?;
     let elapsed = begun.elapsed().as_secs_f64();
     let (after, own_after) = (running.processes.usage()?, process::own_cpu());
     ensure!(!times.is_empty(), "no call was answered");
@@ -71,9 +71,9 @@ pub(crate) async fn measure(
 }
 
 /// All lanes call until the time is over; returns the duration of each call in nanoseconds.
-pub(crate) async fn ask(lanes: &mut [Lane], time: Duration) -> Result<Histogram<u64>> {
+pub(crate) async fn ask(connections: &mut [AgentConnection], time: Duration) -> Result<Histogram<u64>> {
     let deadline = Instant::now() + time;
-    let asking = try_join_all(lanes.iter_mut().map(|lane| ask_in(lane, deadline)));
+    let asking = try_join_all(connections.iter_mut().map(|agent| ask_in(agent, deadline)));
     let each = tokio::time::timeout(time + PATIENCE, asking).await.context("calls are not answered")??;
     let mut all = histogram()?;
     for times in each {
@@ -82,11 +82,11 @@ pub(crate) async fn ask(lanes: &mut [Lane], time: Duration) -> Result<Histogram<
     Ok(all)
 }
 
-async fn ask_in(lane: &mut Lane, deadline: Instant) -> Result<Histogram<u64>> {
+async fn ask_in(agent: &mut AgentConnection, deadline: Instant) -> Result<Histogram<u64>> {
     let mut times = histogram()?;
     let mut begun = Instant::now();
     while begun < deadline {
-        lane.call().await?;
+        agent.call().await?;
         let done = Instant::now();
         times.saturating_record(u64::try_from((done - begun).as_nanos()).unwrap_or(u64::MAX));
         begun = done;

@@ -57,7 +57,7 @@ impl Tree {
     }
 
     /// The same, with pipes for its input and output.
-    pub(crate) fn start_talking(
+    pub(crate) fn start_with_pipes(
         mut command: Command,
         log: PathBuf,
     ) -> Result<(Self, ChildStdin, ChildStdout)> {
@@ -76,7 +76,7 @@ impl Tree {
         let stdout = tree.child.stdout.take().context("no output")?;
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line).context("its address")?;
-        ensure!(!line.is_empty(), "it ended before it was ready: {}", tree.last_words());
+        ensure!(!line.is_empty(), "it ended before it was ready: {}", tree.log_tail());
         Ok((tree, line.trim().to_owned()))
     }
 
@@ -101,15 +101,15 @@ impl Tree {
                 return Ok(found);
             }
             if let Some(status) = self.child.try_wait().context("its status")? {
-                bail!("it ended with {status} before {what}: {}", self.last_words());
+                bail!("it ended with {status} before {what}: {}", self.log_tail());
             }
             tokio::time::sleep(POLL).await;
         }
-        bail!("{what} took more than {} s: {}", PATIENCE.as_secs(), self.last_words());
+        bail!("{what} took more than {} s: {}", PATIENCE.as_secs(), self.log_tail());
     }
 
     /// The last lines of its log.
-    pub(crate) fn last_words(&self) -> String {
+    pub(crate) fn log_tail(&self) -> String {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().rev().take(3).collect();
         lines.into_iter().rev().collect::<Vec<_>>().join(" | ")
@@ -128,13 +128,13 @@ impl Tree {
             total.peak += usage.peak;
             total.anonymous += usage.anonymous;
         }
-        ensure!(total.rss > 0, "the process has ended: {}", self.last_words());
+        ensure!(total.rss > 0, "the process has ended: {}", self.log_tail());
         Ok(total)
     }
 
     /// The resource use of the process without its children.
     pub(crate) fn alone(&self) -> Result<Usage> {
-        usage(self.id()).with_context(|| format!("the process has ended: {}", self.last_words()))
+        usage(self.id()).with_context(|| format!("the process has ended: {}", self.log_tail()))
     }
 
     /// Resets the peak, if the kernel permits.
@@ -149,7 +149,7 @@ impl Tree {
         signal(self.id(), Signal::TERM);
         let begun = Instant::now();
         while self.child.try_wait().context("its status")?.is_none() {
-            ensure!(begun.elapsed() < PATIENCE, "it did not stop in time: {}", self.last_words());
+            ensure!(begun.elapsed() < PATIENCE, "it did not stop in time: {}", self.log_tail());
             tokio::time::sleep(POLL).await;
         }
         Ok(())

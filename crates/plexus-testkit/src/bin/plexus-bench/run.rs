@@ -13,7 +13,7 @@ use crate::idle::{self, IdleRow};
 use crate::machine::Machine;
 use crate::measure::{Pace, Sample, measure};
 use crate::wire::Era;
-use crate::workload::{Lane, Workload};
+use crate::workload::{AgentConnection, Workload};
 
 const CONCURRENCY: [usize; 3] = [1, 8, 32];
 /// A list of a thousand tools is a large answer; with more agents only the network would be measured.
@@ -89,17 +89,17 @@ pub(crate) async fn run(args: &Args, scratch: &Path) -> Result<Results> {
 
 /// Installs the peers; the run continues without those that cannot be installed.
 async fn install(chosen: Vec<Contender>) -> (Vec<Contender>, Vec<(String, String)>) {
-    let (mut there, mut left_out) = (Vec::new(), Vec::new());
+    let (mut installed, mut left_out) = (Vec::new(), Vec::new());
     for contender in chosen {
         match contender.install().await {
-            Ok(()) => there.push(contender),
+            Ok(()) => installed.push(contender),
             Err(error) => {
                 eprintln!("skipped {}: {error:#}", contender.label);
                 left_out.push((contender.label, format!("{error:#}")));
             }
         }
     }
-    (there, left_out)
+    (installed, left_out)
 }
 
 fn rows(contender: &Contender, workloads: &[Workload]) -> Vec<Row> {
@@ -136,19 +136,19 @@ async fn measure_all(
     pace: Pace,
     rows: &mut [Row],
 ) -> Result<()> {
-    let its = |row: &&mut Row| row.contender == contender.name && row.missing.is_none();
-    let mut its: Vec<&mut Row> = rows.iter_mut().filter(its).collect();
-    if its.is_empty() {
+    let contender_rows = |row: &&mut Row| row.contender == contender.name && row.missing.is_none();
+    let mut contender_rows: Vec<&mut Row> = rows.iter_mut().filter(contender_rows).collect();
+    if contender_rows.is_empty() {
         return Ok(());
     }
     let running = contender.start(site, tools).await;
-    let mut unable: Option<(Era, String)> = None;
-    for row in &mut its {
+    let mut failed_era: Option<(Era, String)> = None;
+    for row in &mut contender_rows {
         // An era that fails once is not tried again.
-        if let Some((era, why)) = &unable
+        if let Some((era, reason)) = &failed_era
             && *era == row.era
         {
-            row.missing = Some(why.clone());
+            row.missing = Some(reason.clone());
             continue;
         }
         let sample = match &running {
@@ -158,11 +158,11 @@ async fn measure_all(
         match sample {
             Ok(sample) => row.samples.push(sample),
             Err(error) if row.role == Role::Peer => {
-                let why = format!("{error:#}");
-                eprintln!("  {}, {}, {} at once: {why}", row.label, row.era, row.concurrency);
+                let reason = format!("{error:#}");
+                eprintln!("  {}, {}, {} at once: {reason}", row.label, row.era, row.concurrency);
                 row.samples.clear();
-                row.missing = Some(why.clone());
-                unable = Some((row.era, why));
+                row.missing = Some(reason.clone());
+                failed_era = Some((row.era, reason));
             }
             Err(error) => {
                 let row = format!("{}, {}, {} at once", row.label, row.era, row.concurrency);
@@ -175,9 +175,9 @@ async fn measure_all(
 
 async fn sample(row: &Row, running: &Running, pace: Pace) -> Result<Sample> {
     // Check first whether it works at all, for a meaningful error.
-    drop(Lane::open(&running.endpoint, row.era, row.workload).await?);
+    drop(AgentConnection::open(&running.endpoint, row.era, row.workload).await?);
     let sample = measure(running, row.era, row.workload, row.concurrency, pace).await;
-    sample.with_context(|| format!("its log: {:?}", running.processes.last_words()))
+    sample.with_context(|| format!("its log: {:?}", running.processes.log_tail()))
 }
 
 /// A thousand sessions need a thousand connections, here and in the started processes.

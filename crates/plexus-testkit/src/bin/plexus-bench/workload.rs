@@ -84,7 +84,7 @@ fn text(result: &Value) -> Result<&str> {
 
 /// One agent: a connection, its session if the era has one, and the requests of one operation.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct AgentConnection {
     connection: Connection,
     workload: Workload,
     pages: Vec<Page>,
@@ -94,10 +94,10 @@ pub(crate) struct Lane {
 struct Page {
     request: Vec<u8>,
     /// The last answer that passed the check.
-    known: Vec<u8>,
+    last_valid_answer: Vec<u8>,
 }
 
-impl Lane {
+impl AgentConnection {
     /// Connects, opens a session, and makes the first call.
     pub(crate) async fn open(endpoint: &Endpoint, era: Era, workload: Workload) -> Result<Self> {
         let mut connection = Connection::open(endpoint.address).await?;
@@ -109,27 +109,27 @@ impl Lane {
         if matches!(workload, Workload::TodoList | Workload::TodoUpdate) {
             ensure_item(&mut connection, endpoint, era, session).await?;
         }
-        let mut lane = Self { connection, workload, pages: vec![] };
-        lane.ask_first(endpoint, era, session).await?;
-        Ok(lane)
+        let mut agent = Self { connection, workload, pages: vec![] };
+        agent.prepare_requests(endpoint, era, session).await?;
+        Ok(agent)
     }
 
     /// Requests all pages once, and stores the requests.
-    async fn ask_first(&mut self, endpoint: &Endpoint, era: Era, session: Option<&str>) -> Result<()> {
+    async fn prepare_requests(&mut self, endpoint: &Endpoint, era: Era, session: Option<&str>) -> Result<()> {
         let mut params = self.workload.params();
         let mut tools = 0;
         loop {
             let request = endpoint.request(era, session, self.workload.method(), params.clone());
             let answer = self.connection.exchange(&request).await?;
-            let parsed = checked(&answer, self.workload)?;
+            let parsed = parse_checked(&answer, self.workload)?;
             tools += parsed["result"]["tools"].as_array().map_or(0, Vec::len);
-            self.pages.push(Page { request, known: answer.payload.to_vec() });
+            self.pages.push(Page { request, last_valid_answer: answer.payload.to_vec() });
             let Some(cursor) = parsed["result"]["nextCursor"].as_str() else { break };
             ensure!(self.pages.len() < 100, "the tool list has more than 100 pages");
             params["cursor"] = json!(cursor);
         }
-        if let Workload::ListTools(wanted) = self.workload {
-            ensure!(tools >= wanted, "{tools} tools instead of {wanted}");
+        if let Workload::ListTools(min_count) = self.workload {
+            ensure!(tools >= min_count, "{tools} tools instead of {min_count}");
         }
         Ok(())
     }
@@ -138,21 +138,21 @@ impl Lane {
     pub(crate) async fn call(&mut self) -> Result<()> {
         for page in &mut self.pages {
             let answer = self.connection.exchange(&page.request).await?;
-            if answer.status != 200 || answer.payload != page.known {
-                checked(&answer, self.workload)?;
-                page.known.clear();
-                page.known.extend_from_slice(answer.payload);
+            if answer.status != 200 || answer.payload != page.last_valid_answer {
+                parse_checked(&answer, self.workload)?;
+                page.last_valid_answer.clear();
+                page.last_valid_answer.extend_from_slice(answer.payload);
             }
         }
         Ok(())
     }
 }
 
-fn checked(answer: &Answer<'_>, workload: Workload) -> Result<Value> {
-    let said = || format!("{} {}", answer.status, answer.text());
-    ensure!(answer.status == 200, "{}", said());
-    let parsed: Value = serde_json::from_slice(answer.payload).with_context(said)?;
-    workload.check(&parsed).with_context(said)?;
+fn parse_checked(answer: &Answer<'_>, workload: Workload) -> Result<Value> {
+    let answer_text = || format!("{} {}", answer.status, answer.text());
+    ensure!(answer.status == 200, "{}", answer_text());
+    let parsed: Value = serde_json::from_slice(answer.payload).with_context(answer_text)?;
+    workload.check(&parsed).with_context(answer_text)?;
     Ok(parsed)
 }
 

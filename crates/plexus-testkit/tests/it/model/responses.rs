@@ -1,6 +1,6 @@
 //! OpenAI Responses.
 
-use plexus_testkit::model::{Played, Wire};
+use plexus_testkit::model::{AnswerSource, Wire};
 use serde_json::{Value, json};
 
 use super::{Asker, errand, joined, types};
@@ -84,7 +84,7 @@ async fn result_advances_the_script_and_is_recorded() {
 
     asker.model.assert_played();
     let request = asker.model.request_for(1);
-    assert_eq!((request.wire, &request.played), (Wire::Responses, &Played::Turn(1)));
+    assert_eq!((request.wire, &request.answer_source), (Wire::Responses, &AnswerSource::Turn(1)));
     assert_eq!(request.tools(), ["shell", "mcp__plexus__todo"]);
     let [system, user, assistant, _] = request.parsed.messages.as_slice() else { panic!("{request:?}") };
     assert_eq!((system.text.as_str(), user.text.as_str()), ("Be brief.", "buy milk"));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plexus_testkit::model::{Fault, Played, Script, Tool, Turn};
+use plexus_testkit::model::{AnswerSource, Fault, Script, Tool, Turn};
 use plexus_testkit::{SseEvent, SseStream};
 use serde_json::{Value, json};
 
@@ -33,10 +33,10 @@ async fn request_without_the_scripts_tools_gets_a_neutral_answer() {
         let (status, answer) = asker.post(MESSAGES, &ask(tools, &[user("a title, please")])).await;
         assert_eq!((status, &answer["content"][0]["text"]), (200, &json!("ok")), "{tools:?}");
     }
-    assert!(asker.model.requests().iter().all(|request| request.played == Played::Aside));
+    assert!(asker.model.requests().iter().all(|request| request.answer_source == AnswerSource::Unscripted));
     let (_, answer) = asker.post(MESSAGES, &ask(&["Bash", "mcp__plexus__todo"], &[user("go")])).await;
     assert_eq!(answer["content"][1]["name"], "mcp__plexus__todo");
-    assert_eq!(asker.model.request_for(0).played, Played::Turn(0));
+    assert_eq!(asker.model.request_for(0).answer_source, AnswerSource::Turn(0));
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn position_is_derived_from_the_conversation() {
     assert_eq!(status, 400);
     let why = "the script has 3 turns and all were played; the client goes on";
     assert_eq!(over["error"]["message"], why);
-    assert_eq!(asker.model.requests().last().unwrap().played, Played::Misfit(why.to_owned()));
+    assert_eq!(asker.model.requests().last().unwrap().answer_source, AnswerSource::Mismatch(why.to_owned()));
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn point_delays_the_answer_until_released() {
     tokio::select! {
         biased;
         answer = &mut asked => panic!("answered before it was released: {answer:?}"),
-        () = asker.model.reached("here") => {}
+        () = asker.model.wait_until_reached("here") => {}
     }
     assert_eq!(asker.model.requests().len(), 1, "the request is visible while it waits");
     asker.model.release("here");
@@ -142,9 +142,10 @@ async fn faults_apply_to_one_attempt_each_before_the_turn() {
         let (status, answer) = asker.post(path, &body).await;
         assert_eq!(status, 200, "{path}");
         assert!(answer.to_string().contains("Third time lucky."), "{answer}");
-        let played: Vec<Played> = asker.model.requests().into_iter().map(|request| request.played).collect();
-        let fault = Played::Fault(0);
-        assert_eq!(played, [fault.clone(), fault.clone(), fault, Played::Turn(0)]);
+        let played: Vec<AnswerSource> =
+            asker.model.requests().into_iter().map(|request| request.answer_source).collect();
+        let fault = AnswerSource::Fault(0);
+        assert_eq!(played, [fault.clone(), fault.clone(), fault, AnswerSource::Turn(0)]);
         asker.model.assert_played();
     }
 }

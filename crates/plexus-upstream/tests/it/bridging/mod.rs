@@ -14,7 +14,7 @@ mod tasks;
 use std::sync::Mutex;
 
 use plexus_testkit::fixture::{Eras, Fixture, HttpFixture};
-use plexus_testkit::{AskedClient, Reply, RequestError, Speaks, TestHub, TestProxy};
+use plexus_testkit::{ClientRevision, InteractiveClient, QuestionReply, RequestError, TestHub, TestProxy};
 use serde_json::{Value, json};
 
 use self::matrix::{AttemptOutcome, Row};
@@ -56,10 +56,10 @@ impl Direction {
         format!("mcp__{}__{name}", self.server())
     }
 
-    fn speaks(self) -> Speaks {
+    fn speaks(self) -> ClientRevision {
         match self.client {
-            Era::Session => Speaks::Session(NEWEST_SESSION),
-            Era::Stateless => Speaks::Stateless,
+            Era::Session => ClientRevision::Session(NEWEST_SESSION),
+            Era::Stateless => ClientRevision::Stateless,
         }
     }
 }
@@ -103,24 +103,24 @@ impl Scene {
     }
 
     /// A client that sees the one server of this direction.
-    async fn client(&self, direction: Direction, capabilities: Value) -> AskedClient {
+    async fn client(&self, direction: Direction, capabilities: Value) -> InteractiveClient {
         self.client_that_speaks(direction, direction.speaks(), capabilities).await
     }
 
     async fn client_that_speaks(
         &self,
         direction: Direction,
-        speaks: Speaks,
+        speaks: ClientRevision,
         capabilities: Value,
-    ) -> AskedClient {
+    ) -> InteractiveClient {
         let server = direction.server();
         let scopes = [format!("call:mcp__{server}"), format!("call:mcp__{server}__*")];
         let token = self.hub.token("bridge", &scopes.each_ref().map(String::as_str)).await.token;
         match &self.access {
-            HubAccess::Direct => AskedClient::connect(&self.hub, &token, speaks, capabilities).await,
+            HubAccess::Direct => InteractiveClient::connect(&self.hub, &token, speaks, capabilities).await,
             HubAccess::Proxies(proxies) => {
                 let proxy = TestProxy::start(&self.hub.url(""), &token).await;
-                let client = AskedClient::with(&proxy.client(), speaks, capabilities).await;
+                let client = InteractiveClient::with(&proxy.client(), speaks, capabilities).await;
                 proxies.lock().unwrap().push(proxy);
                 client
             }
@@ -128,12 +128,12 @@ impl Scene {
     }
 
     /// A client with all capabilities.
-    async fn fully_capable_client(&self, direction: Direction) -> AskedClient {
+    async fn fully_capable_client(&self, direction: Direction) -> InteractiveClient {
         self.client(direction, all_capabilities()).await
     }
 
     /// A list once it is not empty: the other offers of servers are listed after their tools.
-    async fn listed(&self, client: &AskedClient, method: &str, member: &str) -> Vec<Value> {
+    async fn listed(&self, client: &InteractiveClient, method: &str, member: &str) -> Vec<Value> {
         let mut changes = self.hub.upstreams().changes();
         let list_ready = async {
             loop {
@@ -155,8 +155,8 @@ fn all_capabilities() -> Value {
 }
 
 /// A person and a model that answer every question.
-fn answer_everything(method: &str, params: &Value) -> Reply {
-    Reply::Result(match (method, params["mode"].as_str()) {
+fn answer_everything(method: &str, params: &Value) -> QuestionReply {
+    QuestionReply::Result(match (method, params["mode"].as_str()) {
         ("elicitation/create", Some("url")) => json!({ "action": "accept" }),
         ("elicitation/create", _) => {
             let fields = params["requestedSchema"]["properties"].as_object().cloned().unwrap_or_default();

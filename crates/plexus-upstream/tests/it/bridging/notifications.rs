@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plexus_testkit::{AskedClient, News};
+use plexus_testkit::{InteractiveClient, NotificationStream};
 use serde_json::{Value, json};
 
 use super::matrix::AttemptOutcome;
@@ -13,10 +13,10 @@ const WATCHED: &str = "test://watched-resource";
 #[tokio::test]
 async fn bridging_progress_is_told() {
     in_every_direction("progress", async |scene, direction| {
-        let client = scene.client(direction, json!({})).await.following();
+        let client = scene.client(direction, json!({})).await.with_progress();
         client.tool_text(&direction.tool("test_tool_with_progress"), json!({})).await;
         let message: Vec<Value> =
-            client.heard().iter().map(|message| message["params"]["progress"].clone()).collect();
+            client.received().iter().map(|message| message["params"]["progress"].clone()).collect();
         assert_eq!(json!(message), json!([0, 50, 100]), "{direction:?}");
         assert!(client.methods().iter().all(|method| method == "notifications/progress"), "{direction:?}");
         AttemptOutcome::Passed
@@ -27,13 +27,13 @@ async fn bridging_progress_is_told() {
 #[tokio::test]
 async fn bridging_a_cancelled_call_is_cancelled_at_its_server() {
     in_every_direction("cancelling a call", async |scene, direction| {
-        let client = scene.client(direction, json!({})).await.following();
+        let client = scene.client(direction, json!({})).await.with_progress();
         let cancelled = async || {
             let call = client.tool(&direction.tool("describe_call"), json!({})).await.expect("a description");
             call["structuredContent"]["cancelledCalls"].as_u64().expect("a number")
         };
         let before = cancelled().await;
-        client.begin_and_cancel(&direction.tool("slow"), json!({})).await;
+        client.start_and_cancel(&direction.tool("slow"), json!({})).await;
         let patience = Duration::from_secs(20);
         let noticed = async {
             while cancelled().await == before {
@@ -51,20 +51,20 @@ async fn bridging_a_cancelled_call_is_cancelled_at_its_server() {
 #[tokio::test]
 async fn bridging_log_lines_are_read_by_those_who_want_to() {
     in_every_direction("log lines of a call", async |scene, direction| {
-        let lines = |client: &AskedClient| -> Vec<Value> {
+        let lines = |client: &InteractiveClient| -> Vec<Value> {
             let messages =
-                client.heard().into_iter().filter(|message| message["method"] == "notifications/message");
+                client.received().into_iter().filter(|message| message["method"] == "notifications/message");
             messages.map(|message| message["params"]["data"].clone()).collect()
         };
-        let reader = scene.client(direction, json!({})).await.reading_log("info").await;
+        let reader = scene.client(direction, json!({})).await.with_log_level("info").await;
         reader.tool_text(&direction.tool("test_tool_with_logging"), json!({})).await;
         let expected = ["Tool execution started", "Tool processing data", "Tool execution completed"];
         assert_eq!(json!(lines(&reader)), json!(expected), "{direction:?}");
-        let grave = scene.client(direction, json!({})).await.reading_log("error").await;
+        let grave = scene.client(direction, json!({})).await.with_log_level("error").await;
         grave.tool_text(&direction.tool("test_tool_with_logging"), json!({})).await;
         assert_eq!(lines(&grave), Vec::<Value>::new(), "{direction:?}: nothing was as grave");
         if direction.client == Era::Stateless {
-            let silent = scene.client(direction, json!({})).await.following();
+            let silent = scene.client(direction, json!({})).await.with_progress();
             silent.tool_text(&direction.tool("test_tool_with_logging"), json!({})).await;
             assert_eq!(lines(&silent), Vec::<Value>::new(), "{direction:?}: nobody wants to read");
         }
@@ -113,7 +113,12 @@ async fn bridging_a_change_of_the_resources_is_told() {
 }
 
 /// Changes a resource until the change is reported: a subscription takes a moment to reach the server.
-async fn touched(client: &AskedClient, direction: Direction, uri: &str, news: &mut News) -> Value {
+async fn touched(
+    client: &InteractiveClient,
+    direction: Direction,
+    uri: &str,
+    news: &mut NotificationStream,
+) -> Value {
     let touch = direction.tool("touch_resource");
     for _ in 0..100 {
         client.tool_text(&touch, json!({ "uri": uri })).await;

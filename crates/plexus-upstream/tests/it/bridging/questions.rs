@@ -1,16 +1,16 @@
 //! What servers ask in the middle of a call.
 
-use plexus_testkit::{AskedClient, Reply};
+use plexus_testkit::{InteractiveClient, QuestionReply};
 use serde_json::{Value, json};
 
 use super::matrix::AttemptOutcome;
 use super::{Direction, Era, Scene, all_capabilities, answer_everything, ended, in_every_direction};
 
 /// The parameters of the only question that a client was asked.
-fn only_question(client: &AskedClient, method: &str) -> Value {
+fn only_question(client: &InteractiveClient, method: &str) -> Value {
     let questions: Vec<Value> =
-        client.heard().into_iter().filter(|message| message["method"] == method).collect();
-    assert_eq!(questions.len(), 1, "{:?}", client.heard());
+        client.received().into_iter().filter(|message| message["method"] == method).collect();
+    assert_eq!(questions.len(), 1, "{:?}", client.received());
     questions[0]["params"].clone()
 }
 
@@ -20,8 +20,8 @@ async fn call_and_answer(
     direction: Direction,
     tool: &str,
     arguments: Value,
-) -> (AskedClient, String) {
-    let client = scene.fully_capable_client(direction).await.answering(answer_everything);
+) -> (InteractiveClient, String) {
+    let client = scene.fully_capable_client(direction).await.answer_with(answer_everything);
     let text = client.tool_text(&direction.tool(tool), arguments).await;
     (client, text)
 }
@@ -39,7 +39,7 @@ async fn bridging_a_form_is_filled_in() {
         let declining = scene
             .fully_capable_client(direction)
             .await
-            .answering(|_, _| Reply::Result(json!({ "action": "decline" })));
+            .answer_with(|_, _| QuestionReply::Result(json!({ "action": "decline" })));
         let text =
             declining.tool_text(&direction.tool("test_elicitation"), json!({ "message": "Who?" })).await;
         assert!(text.contains("action=decline"), "{direction:?}: {text}");
@@ -91,7 +91,7 @@ async fn bridging_log_in_first_is_an_error_or_a_question() {
             assert_eq!(error.data["elicitations"][0]["mode"], "url", "{error:?}");
             assert_eq!(client.tool_text(&tool, json!({})).await, "came back", "{direction:?}");
         }
-        let client = scene.fully_capable_client(direction).await.answering(answer_everything);
+        let client = scene.fully_capable_client(direction).await.answer_with(answer_everything);
         assert_eq!(client.tool_text(&tool, json!({})).await, "came back", "{direction:?}");
         assert_eq!(only_question(&client, "elicitation/create")["mode"], "url");
         AttemptOutcome::Passed
@@ -122,9 +122,9 @@ async fn bridging_the_clients_model_is_given_tools() {
         assert_eq!(question["tools"][0]["name"], "weather", "{direction:?}: {question}");
 
         let without = json!({ "sampling": {} });
-        let client = scene.client(direction, without).await.answering(answer_everything);
+        let client = scene.client(direction, without).await.answer_with(answer_everything);
         let refused = client.tool(&direction.tool("ask_with_tools"), json!({})).await;
-        assert!(client.methods().is_empty(), "{direction:?}: {:?}", client.heard());
+        assert!(client.methods().is_empty(), "{direction:?}: {:?}", client.received());
         assert!(!refused.is_ok_and(|result| result["isError"] != true), "{direction:?}: nobody was asked");
         AttemptOutcome::Passed
     })
@@ -147,11 +147,14 @@ async fn bridging_the_clients_folders_are_told() {
 async fn bridging_several_questions_are_asked_at_once() {
     in_every_direction("several questions at once", async |scene, direction| {
         // In a session neither is answered before both are there.
-        let client =
-            scene.fully_capable_client(direction).await.answering(answer_everything).answering_at_once(2);
+        let client = scene
+            .fully_capable_client(direction)
+            .await
+            .answer_with(answer_everything)
+            .answer_after_questions(2);
         let text = client.tool_text(&direction.tool("ask_twice_at_once"), json!({})).await;
         assert_eq!(text.matches("Ann").count(), 2, "{direction:?}: {text}");
-        let heard = client.heard();
+        let heard = client.received();
         assert_eq!(heard.len(), 2, "{direction:?}: {heard:?}");
         if direction.client == Era::Stateless && direction.upstream == Era::Stateless {
             let keys: Vec<&str> = heard.iter().filter_map(|question| question["key"].as_str()).collect();
@@ -169,7 +172,7 @@ async fn bridging_a_call_asks_one_thing_after_the_other() {
             call_and_answer(scene, direction, "test_input_required_result_multi_round", json!({})).await;
         assert_eq!(text.matches("Ann").count(), 2, "{direction:?}: {text}");
         let messages: Vec<Value> = client
-            .heard()
+            .received()
             .iter()
             .map(|call_and_answer| call_and_answer["params"]["message"].clone())
             .collect();
@@ -183,7 +186,7 @@ async fn bridging_a_call_asks_one_thing_after_the_other() {
 #[tokio::test]
 async fn bridging_a_prompt_asks_before_it_is_there() {
     in_every_direction("a question of `prompts/get`", async |scene, direction| {
-        let client = scene.fully_capable_client(direction).await.answering(answer_everything);
+        let client = scene.fully_capable_client(direction).await.answer_with(answer_everything);
         scene.listed(&client, "prompts/list", "prompts").await;
         let name = direction.tool("test_input_required_result_prompt");
         ended(client.request("prompts/get", json!({ "name": name })).await, |result| {
@@ -201,7 +204,7 @@ async fn bridging_a_prompt_asks_before_it_is_there() {
 #[tokio::test]
 async fn bridging_a_resource_asks_before_it_is_read() {
     in_every_direction("a question of `resources/read`", async |scene, direction| {
-        let client = scene.fully_capable_client(direction).await.answering(answer_everything);
+        let client = scene.fully_capable_client(direction).await.answer_with(answer_everything);
         scene.listed(&client, "resources/list", "resources").await;
         ended(client.request("resources/read", json!({ "uri": "test://asking" })).await, |result| {
             assert_eq!(result["contents"][0]["text"], "Read by Ann.", "{direction:?}: {result}");
@@ -218,7 +221,7 @@ async fn bridging_a_client_that_cannot_be_asked_is_not() {
         for capabilities in [json!({}), json!({ "sampling": {} })] {
             let client = scene.client(direction, capabilities).await;
             let answer = client.tool(&direction.tool("test_elicitation"), json!({ "message": "Who?" })).await;
-            assert!(client.heard().is_empty(), "{direction:?}");
+            assert!(client.received().is_empty(), "{direction:?}");
             outcome.push(match answer {
                 Ok(result) => {
                     assert_eq!(direction.client, Era::Session, "{direction:?}: {result}");
@@ -243,7 +246,7 @@ async fn bridging_a_client_that_cannot_be_asked_is_not() {
 /// A client is not asked a question that its revision does not have, whatever capabilities it declares.
 #[tokio::test]
 async fn bridging_a_revision_without_a_question_is_not_asked_it() {
-    use plexus_testkit::Speaks;
+    use plexus_testkit::ClientRevision;
     let scene = Scene::start().await;
     for direction in Direction::ALL.into_iter().filter(|direction| direction.client == Era::Session) {
         for (version, tool, method) in [
@@ -251,11 +254,11 @@ async fn bridging_a_revision_without_a_question_is_not_asked_it() {
             ("2025-06-18", "ask_url", "elicitation/create"),
             ("2025-06-18", "ask_with_tools", "sampling/createMessage"),
         ] {
-            let speaks = Speaks::Session(version);
+            let speaks = ClientRevision::Session(version);
             let client = scene
                 .client_that_speaks(direction, speaks, all_capabilities())
                 .await
-                .answering(answer_everything);
+                .answer_with(answer_everything);
             let result = client.tool(&direction.tool(tool), json!({ "message": "Who?" })).await;
             assert!(!client.methods().contains(&method.to_owned()), "{direction:?} {version} {tool}");
             let failed = result.as_ref().map_or(true, |result| result["isError"] == true);

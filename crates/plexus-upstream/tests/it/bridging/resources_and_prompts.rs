@@ -1,6 +1,6 @@
 //! What servers offer beside tools.
 
-use plexus_testkit::{AskedClient, Speaks};
+use plexus_testkit::{ClientRevision, InteractiveClient};
 use serde_json::{Value, json};
 
 use super::matrix::AttemptOutcome;
@@ -109,9 +109,9 @@ async fn bridging_arguments_are_completed() {
     .await;
 }
 
-async fn with_scopes(scene: &Scene, scopes: &[&str]) -> AskedClient {
+async fn with_scopes(scene: &Scene, scopes: &[&str]) -> InteractiveClient {
     let token = scene.hub.token("scoped", scopes).await.token;
-    AskedClient::connect(&scene.hub, &token, Speaks::Stateless, json!({})).await
+    InteractiveClient::connect(&scene.hub, &token, ClientRevision::Stateless, json!({})).await
 }
 
 #[tokio::test]

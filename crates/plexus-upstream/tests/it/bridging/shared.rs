@@ -1,30 +1,30 @@
 //! Several callers share one connection to a server: questions reach only their own caller.
 
 use plexus_testkit::fixture::{Eras, Fixture};
-use plexus_testkit::{AskedClient, McpClient, Speaks, TestHub, stdio_fixture};
+use plexus_testkit::{ClientRevision, InteractiveClient, McpClient, TestHub, stdio_fixture};
 use serde_json::{Value, json};
 
 use super::matrix::AttemptOutcome;
 use super::{Direction, Era, all_capabilities, answer_everything, in_every_direction};
 
-async fn client(hub: &TestHub, name: &str, speaks: Speaks) -> AskedClient {
+async fn client(hub: &TestHub, name: &str, speaks: ClientRevision) -> InteractiveClient {
     let token = hub.token(name, &["call:*"]).await.token;
-    AskedClient::connect(hub, &token, speaks, all_capabilities()).await
+    InteractiveClient::connect(hub, &token, speaks, all_capabilities()).await
 }
 
 /// Whether a tool that asks gets an answer while somebody else's call runs on the same connection.
-async fn asks_among_others(hub: &TestHub, speaks: Speaks, server: &str) -> Result<String, String> {
-    let other = client(hub, "other", speaks).await.following();
-    let asker = client(hub, "asker", speaks).await.answering(answer_everything);
+async fn asks_among_others(hub: &TestHub, speaks: ClientRevision, server: &str) -> Result<String, String> {
+    let other = client(hub, "other", speaks).await.with_progress();
+    let asker = client(hub, "asker", speaks).await.answer_with(answer_everything);
     let question = async {
         let tool = format!("mcp__{server}__test_elicitation");
         let result = asker.tool(&tool, json!({ "message": "Who?" })).await.expect("a result");
         let text = result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
         if result["isError"] == true { Err(text) } else { Ok(text) }
     };
-    let answer = other.while_it_runs(&format!("mcp__{server}__slow"), json!({}), question).await;
+    let answer = other.during_call(&format!("mcp__{server}__slow"), json!({}), question).await;
     let questions = other.methods().into_iter().filter(|method| method == "elicitation/create").count();
-    assert_eq!(questions, 0, "another's question: {:?}", other.heard());
+    assert_eq!(questions, 0, "another's question: {:?}", other.received());
     answer
 }
 
@@ -71,7 +71,7 @@ async fn bridging_question_reaches_only_its_caller() {
         for direction in Direction::ALL.iter().filter(|direction| direction.server() == name) {
             let other = client(&hub, "other", direction.speaks()).await;
             let mut ear = other.listen(&["tools", "prompts", "resources"], &[]).await;
-            let asker = client(&hub, "asker", direction.speaks()).await.answering(answer_everything);
+            let asker = client(&hub, "asker", direction.speaks()).await.answer_with(answer_everything);
             asker.tool_text(&direction.tool("test_elicitation"), json!({ "message": "Who?" })).await;
             let overheard: Vec<Value> = ear
                 .until_quiet()
@@ -87,16 +87,18 @@ async fn bridging_question_reaches_only_its_caller() {
 /// What the matrix says is the hub's doing: without it the eras do not meet.
 #[tokio::test]
 async fn bridging_without_a_hub_between_them_the_eras_do_not_meet() {
-    for (eras, speaks) in
-        [(Eras::Sessions, Speaks::Stateless), (Eras::Stateless, Speaks::Session("2025-11-25"))]
-    {
+    for (eras, speaks) in [
+        (Eras::Sessions, ClientRevision::Stateless),
+        (Eras::Stateless, ClientRevision::Session("2025-11-25")),
+    ] {
         let server = Fixture::new().only(eras).start().await;
         let http = plexus_testkit::http_client();
         let direct = McpClient::new(http, server.url(), "none");
         let mut attempt = tokio::task::JoinSet::new();
         attempt.spawn(async move {
-            let client =
-                AskedClient::with(&direct, speaks, all_capabilities()).await.answering(answer_everything);
+            let client = InteractiveClient::with(&direct, speaks, all_capabilities())
+                .await
+                .answer_with(answer_everything);
             client.tool("test_elicitation", json!({ "message": "Who?" })).await.expect("a result")
         });
         let met = attempt.join_next().await.expect("an attempt");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plexus_testkit::fixture::{Eras, TASK_AFTER};
-use plexus_testkit::{AskedClient, TestHub};
+use plexus_testkit::{InteractiveClient, TestHub};
 use serde_json::{Value, json};
 
 use super::matrix::AttemptOutcome;
@@ -18,7 +18,7 @@ async fn busy() -> Scene {
 }
 
 /// The result of a call, following its task if it became one, and whether it did.
-async fn followed(client: &AskedClient, tool: &str, arguments: Value) -> (bool, Value) {
+async fn followed(client: &InteractiveClient, tool: &str, arguments: Value) -> (bool, Value) {
     let result = client.tool(tool, arguments).await.expect("a result");
     if result["resultType"] != "task" {
         return (false, result);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::future::BoxFuture;
 use plexus_proto::api::UpstreamState;
 use plexus_testkit::fixture::Eras;
-use plexus_testkit::{AskedClient, Reply, Speaks, TestHub, until};
+use plexus_testkit::{ClientRevision, InteractiveClient, QuestionReply, TestHub, until};
 use plexus_tools::{Answer, Capabilities, Inquiry, LogLevel, LogLine, LogSink, RawJson};
 use plexus_upstream::client::{
     Answerer, Bridge, ClientError, ListKind, Method, Outgoing, Request, RequestResponse,
@@ -324,9 +324,10 @@ async fn call_lost_after_an_answer_is_not_rerun() {
     hub.add_upstream("s", &Script::answering(ASKS_AND_DIES).idempotent().install(&hub, "s")).await;
     let runs = || std::fs::read_to_string(folder(&hub, "s").join("runs")).unwrap().lines().count();
     let token = hub.token("agent", &["call:*"]).await.token;
-    for (speaks, count_before) in [(Speaks::Session("2025-06-18"), 1), (Speaks::Stateless, 2)] {
-        let client = AskedClient::connect(&hub, &token, speaks, json!({ "elicitation": {} })).await;
-        let client = client.answering(|_, _| Reply::Result(json!({ "action": "decline" })));
+    for (speaks, count_before) in [(ClientRevision::Session("2025-06-18"), 1), (ClientRevision::Stateless, 2)]
+    {
+        let client = InteractiveClient::connect(&hub, &token, speaks, json!({ "elicitation": {} })).await;
+        let client = client.answer_with(|_, _| QuestionReply::Result(json!({ "action": "decline" })));
         hub.upstream_in("s", UpstreamState::Ready).await;
         let lost = client.tool("mcp__s__work", json!({})).await.unwrap();
         assert_eq!(lost["isError"], true, "{lost}");
@@ -335,7 +336,8 @@ async fn call_lost_after_an_answer_is_not_rerun() {
         assert_eq!(client.methods(), ["elicitation/create"], "{speaks:?}: nobody is asked twice");
     }
     // Without a question it may be run again, as its annotations allow.
-    let client = AskedClient::connect(&hub, &token, Speaks::Session("2025-06-18"), json!({})).await;
+    let client =
+        InteractiveClient::connect(&hub, &token, ClientRevision::Session("2025-06-18"), json!({})).await;
     hub.upstream_in("s", UpstreamState::Ready).await;
     let lost = client.tool("mcp__s__work", json!({})).await.unwrap();
     assert!(text(&lost).contains("without harm"), "{lost}");
@@ -347,10 +349,16 @@ async fn refused_shared_question_is_reported_as_a_warning() {
     let hub = TestHub::start_timed(fast_timing()).await;
     hub.add_upstream("fix", &plexus_testkit::stdio_fixture(Eras::Sessions)).await;
     let (one, two) = (hub.token("one", &["call:*"]).await.token, hub.token("two", &["call:*"]).await.token);
-    let waits = AskedClient::connect(&hub, &one, Speaks::Stateless, json!({ "elicitation": {} })).await;
-    let waits = waits.answering(|_, _| Reply::Result(json!({ "action": "decline" })));
-    let asking_client =
-        AskedClient::connect(&hub, &two, Speaks::Session("2025-11-25"), json!({ "elicitation": {} })).await;
+    let waits =
+        InteractiveClient::connect(&hub, &one, ClientRevision::Stateless, json!({ "elicitation": {} })).await;
+    let waits = waits.answer_with(|_, _| QuestionReply::Result(json!({ "action": "decline" })));
+    let asking_client = InteractiveClient::connect(
+        &hub,
+        &two,
+        ClientRevision::Session("2025-11-25"),
+        json!({ "elicitation": {} }),
+    )
+    .await;
     let slow = waits.tool("mcp__fix__slow", json!({ "ms": 3_000 }));
     let refused = async {
         until("the server is busy", async || {
@@ -369,7 +377,8 @@ async fn refused_shared_question_is_reported_as_a_warning() {
     let mut document = plexus_testkit::stdio_fixture(Eras::Sessions);
     document["per_session"] = json!(true);
     hub.add_upstream("own", &document).await;
-    let asking_client = asking_client.answering(|_, _| Reply::Result(json!({ "action": "decline" })));
+    let asking_client =
+        asking_client.answer_with(|_, _| QuestionReply::Result(json!({ "action": "decline" })));
     let slow = waits.tool("mcp__own__slow", json!({ "ms": 500 }));
     let questions = asking_client.tool_text("mcp__own__test_elicitation", json!({ "message": "Who?" }));
     let (_, questions) = tokio::join!(slow, questions);
@@ -392,8 +401,8 @@ async fn task_only_tool_is_called_as_a_task() {
     script.tools[0]["execution"] = json!({ "taskSupport": "required" });
     hub.add_upstream("s", &script.install(&hub, "s")).await;
     let token = hub.token("agent", &["call:*"]).await.token;
-    for speaks in [Speaks::Session("2025-11-25"), Speaks::Stateless] {
-        let client = AskedClient::connect(&hub, &token, speaks, json!({})).await;
+    for speaks in [ClientRevision::Session("2025-11-25"), ClientRevision::Stateless] {
+        let client = InteractiveClient::connect(&hub, &token, speaks, json!({})).await;
         assert_eq!(client.tool_text("mcp__s__work", json!({})).await, "as a task", "{speaks:?}");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plexus_testkit::fixture::{Eras, Fixture, HttpFixture};
-use plexus_testkit::{AskedClient, Reply, Speaks, TestHub};
+use plexus_testkit::{ClientRevision, InteractiveClient, QuestionReply, TestHub};
 use plexus_upstream::client::{CallResponse, ClientError};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -17,10 +17,10 @@ use super::{ConnectParams, call, expect_output, in_time, outgoing, text};
 use crate::upstream::fast_timing;
 use crate::upstream::questions::{ALL_CAPABILITIES, TestAnswerer, call_by};
 
-const BOTH: [Speaks; 2] = [Speaks::Session("2025-11-25"), Speaks::Stateless];
+const BOTH: [ClientRevision; 2] = [ClientRevision::Session("2025-11-25"), ClientRevision::Stateless];
 
-fn accepting(_: &str, _: &Value) -> Reply {
-    Reply::Result(json!({ "action": "accept", "content": { "ok": true, "name": "Ann" } }))
+fn accepting(_: &str, _: &Value) -> QuestionReply {
+    QuestionReply::Result(json!({ "action": "accept", "content": { "ok": true, "name": "Ann" } }))
 }
 
 /// A hub with a fixture server behind it.
@@ -31,9 +31,9 @@ async fn hub(eras: Eras) -> (TestHub, HttpFixture) {
     (hub, server)
 }
 
-async fn client(hub: &TestHub, speaks: Speaks, capabilities: Value) -> AskedClient {
+async fn client(hub: &TestHub, speaks: ClientRevision, capabilities: Value) -> InteractiveClient {
     let token = hub.token("agent", &["call:*"]).await.token;
-    AskedClient::connect(hub, &token, speaks, capabilities).await
+    InteractiveClient::connect(hub, &token, speaks, capabilities).await
 }
 
 #[tokio::test]
@@ -302,7 +302,7 @@ async fn stateless_server_asks_only_declared_capabilities() {
 async fn task_of_a_server_is_followed_for_every_client() {
     let (hub, _server) = hub(Eras::Stateless).await;
     for speaks in BOTH {
-        let client = client(&hub, speaks, json!({ "elicitation": {} })).await.answering(accepting);
+        let client = client(&hub, speaks, json!({ "elicitation": {} })).await.answer_with(accepting);
         let done = client.tool_text("mcp__far__own_task", json!({ "ms": 100 })).await;
         assert_eq!(done, "done as a task: null", "{speaks:?}");
         let answered = client.tool_text("mcp__far__own_task", json!({ "ms": 1, "ask": true })).await;
@@ -316,9 +316,10 @@ async fn task_of_a_server_is_followed_for_every_client() {
 async fn url_elicitation_error_is_retried_after_the_visit() {
     let (hub, _server) = hub(Eras::Sessions).await;
     for speaks in BOTH {
-        let client = client(&hub, speaks, json!({ "elicitation": { "url": {} } })).await.answering(accepting);
+        let client =
+            client(&hub, speaks, json!({ "elicitation": { "url": {} } })).await.answer_with(accepting);
         assert_eq!(client.tool_text("mcp__far__ask_url_first", json!({})).await, "came back", "{speaks:?}");
-        let received = client.heard();
+        let received = client.received();
         let question = received.iter().find(|message| message["method"] == "elicitation/create");
         let question = question.unwrap_or_else(|| panic!("nothing was asked: {received:?}"));
         assert_eq!(question["params"]["mode"], "url", "{question}");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use plexus_testkit::Link;
+use plexus_testkit::FaultyLink;
 use plexus_testkit::fixture::{Eras, Fixture};
 use plexus_upstream::client::ClientError;
 use serde_json::json;
@@ -22,7 +22,7 @@ const LEAST_PAUSE: Duration = Duration::from_millis(100);
 async fn restarted_server_is_called_transparently() {
     for eras in [Eras::Sessions, Eras::Stateless] {
         let server = Fixture::new().only(eras).start().await;
-        let link = Link::to(server.address()).await;
+        let link = FaultyLink::to(server.address()).await;
         let params = ConnectParams::to(&link.url("/mcp"));
         let client = params.connect().await;
         echo(&client, "before").await.unwrap();
@@ -50,7 +50,7 @@ async fn restarted_server_is_called_transparently() {
 async fn call_in_flight_is_lost_and_not_resent() {
     for eras in [Eras::Sessions, Eras::Stateless] {
         let server = Fixture::new().only(eras).start().await;
-        let link = Link::to(server.address()).await;
+        let link = FaultyLink::to(server.address()).await;
         let client = ConnectParams::to(&link.url("/mcp")).connect().await;
         if eras == Eras::Stateless {
             let (task, _cancel) = start_slow_call(&client, json!({})).await;
@@ -69,7 +69,7 @@ async fn call_in_flight_is_lost_and_not_resent() {
 #[tokio::test]
 async fn call_stream_is_resumed_after_a_cut() {
     let server = Fixture::new().only(Eras::Sessions).start().await;
-    let link = Link::to(server.address()).await;
+    let link = FaultyLink::to(server.address()).await;
     let client = ConnectParams::to(&link.url("/mcp")).connect().await;
     let (task, _cancel) = start_slow_call(&client, json!({ "ms": 1_000 })).await;
     link.cut();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use plexus_proto::api::{Upstream, UpstreamState};
 use plexus_testkit::TestHub;
 use plexus_testkit::fixture::Eras;
-use plexus_testkit::oauth::{Browser, Protected, ScriptedAuthority};
+use plexus_testkit::oauth::{Browser, ProtectedServer, ScriptedAuthority};
 use plexus_upstream::Timing;
 use reqwest::Url;
 use serde_json::{Value, json};
@@ -62,14 +62,15 @@ async fn add_protected_server(hub: &TestHub, name: &str, document: &Value) -> Up
 }
 
 /// A scripted authorization server, a server that it protects, and a hub that is logged in there as `docs`.
-async fn logged_in() -> (ScriptedAuthority, Protected, TestHub) {
+async fn logged_in() -> (ScriptedAuthority, ProtectedServer, TestHub) {
     logged_in_as(Eras::Both).await
 }
 
 /// The same for a server of these eras only.
-async fn logged_in_as(eras: Eras) -> (ScriptedAuthority, Protected, TestHub) {
+async fn logged_in_as(eras: Eras) -> (ScriptedAuthority, ProtectedServer, TestHub) {
     let authority = ScriptedAuthority::start().await;
-    let server = Protected::start_as(&authority.issuer(), authority.door(), None, eras).await;
+    let server =
+        ProtectedServer::start_as(&authority.issuer(), authority.token_validation(), None, eras).await;
     let timing = Timing { renew_again: Duration::from_millis(100), ..crate::upstream::fast_timing() };
     let hub = TestHub::start_timed(timing).await;
     add_protected_server(&hub, "docs", &json!({ "url": server.url() })).await;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use plexus_proto::api::UpstreamState;
 use plexus_testkit::fixture::Eras;
-use plexus_testkit::oauth::{Authority, Door, Protected};
-use plexus_testkit::{Link, McpClient, TestHub};
+use plexus_testkit::oauth::{Authority, ProtectedServer, TokenValidation};
+use plexus_testkit::{FaultyLink, McpClient, TestHub};
 use serde_json::{Value, json};
 
 use super::{add_protected_server, begin, log_in, post};
@@ -24,7 +24,9 @@ async fn assert_echo(client: &McpClient, sent: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_requests_share_one_login_and_renewal() {
     let Some(authority) = Authority::start().await else { return };
-    let server = Protected::start(authority.issuer(), Door::Asks(authority.check_url())).await;
+    let server =
+        ProtectedServer::start(authority.issuer(), TokenValidation::Introspection(authority.check_url()))
+            .await;
     let hub = TestHub::start_timed(fast_timing()).await;
     // Its file does not mention OAuth; the server requires it.
     let upstream = add_protected_server(&hub, "docs", &json!({ "url": server.url() })).await;
@@ -42,16 +44,16 @@ async fn concurrent_requests_share_one_login_and_renewal() {
     let results = join_all(texts.iter().map(|text| echo(&client, text))).await;
     for (sent, result) in texts.iter().zip(&results) {
         assert_eq!(text(result), sent, "{result}");
-        assert_eq!(server.calls_with(sent), 1, "{sent} ran once");
+        assert_eq!(server.authorized_calls(sent), 1, "{sent} ran once");
     }
     assert_eq!(authority.count("refresh_token").await, 1);
 
     // The stored login is used by the next hub, and renewed before use when it has expired.
-    let turned_away = server.turned_away();
+    let turned_away = server.unauthorized_requests();
     let hub = hub.restart_later(Duration::from_secs(2 * 3600)).await;
     hub.upstream_in("docs", UpstreamState::Ready).await;
     assert_eq!(authority.count("refresh_token").await, 2);
-    assert_eq!(server.turned_away(), turned_away, "nothing was sent that had ended");
+    assert_eq!(server.unauthorized_requests(), turned_away, "nothing was sent that had ended");
     let client = agent(&hub).await;
     assert_echo(&client, "after a restart").await;
 
@@ -61,7 +63,7 @@ async fn concurrent_requests_share_one_login_and_renewal() {
     let ended = echo(&client, "too late").await;
     assert_eq!(ended["_meta"]["plexus/error"]["code"], "unavailable", "{ended}");
     assert!(text(&ended).contains("plexus upstream login docs"), "{ended}");
-    assert_eq!(server.calls_with("too late"), 0);
+    assert_eq!(server.authorized_calls("too late"), 0);
     hub.upstream_in("docs", UpstreamState::NeedsLogin).await;
     let refused = authority.count("refused").await;
     let again = echo(&client, "still too late").await;
@@ -83,9 +85,9 @@ async fn concurrent_requests_share_one_login_and_renewal() {
 #[tokio::test(flavor = "multi_thread")]
 async fn all_client_identities_are_accepted() {
     let Some(authority) = Authority::start().await else { return };
-    let door = Door::Asks(authority.check_url());
-    let server = Protected::start(authority.issuer(), door.clone()).await;
-    let older = Protected::start_as(authority.issuer(), door, None, Eras::Sessions).await;
+    let door = TokenValidation::Introspection(authority.check_url());
+    let server = ProtectedServer::start(authority.issuer(), door.clone()).await;
+    let older = ProtectedServer::start_as(authority.issuer(), door, None, Eras::Sessions).await;
     let hub = TestHub::start_timed(fast_timing()).await;
     let client = agent(&hub).await;
     for (name, url, auth) in [
@@ -126,11 +128,11 @@ async fn all_client_identities_are_accepted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unavailable_authorization_server_ends_no_login() {
-    let link = Link::to("127.0.0.1:9".parse().unwrap()).await;
+    let link = FaultyLink::to("127.0.0.1:9".parse().unwrap()).await;
     let issuer = link.url("");
     let Some(authority) = Authority::start_with(Some(&issuer), 3600).await else { return };
     link.point_at(authority.address());
-    let server = Protected::start(&issuer, Door::Asks(authority.check_url())).await;
+    let server = ProtectedServer::start(&issuer, TokenValidation::Introspection(authority.check_url())).await;
     let hub = TestHub::start_timed(fast_timing()).await;
     add_protected_server(&hub, "docs", &json!({ "url": server.url() })).await;
     log_in(&hub, "docs").await;
@@ -155,7 +157,7 @@ async fn unavailable_authorization_server_ends_no_login() {
         link.point_at(authority.address());
         hub.upstream_in("docs", UpstreamState::Ready).await;
         assert_echo(&client, &format!("after {sent}")).await;
-        assert_eq!(server.calls_with(sent), 0);
+        assert_eq!(server.authorized_calls(sent), 0);
     }
     assert_eq!(authority.count("authorization_code").await, 1, "one login was enough");
 }

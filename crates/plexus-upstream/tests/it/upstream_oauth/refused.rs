@@ -3,7 +3,7 @@
 use plexus_proto::api::UpstreamState;
 use plexus_testkit::TestHub;
 use plexus_testkit::fixture::Eras;
-use plexus_testkit::oauth::{Browser, Protected, ScriptedAuthority, Wrong};
+use plexus_testkit::oauth::{AuthorityFault, Browser, ProtectedServer, ScriptedAuthority};
 use reqwest::Url;
 use serde_json::json;
 
@@ -14,13 +14,13 @@ use crate::upstream::{agent, fast_timing, text};
 async fn invalid_authorization_servers_are_refused() {
     let hub = TestHub::start_timed(fast_timing()).await;
     for (wrong, expected_text) in [
-        (Wrong::IssuerOfDocument, "names the issuer https://honest.example"),
-        (Wrong::NoPkce, "PKCE"),
-        (Wrong::NoRegistration, "client_id"),
-        (Wrong::OpenTokenEndpoint, "unencrypted"),
+        (AuthorityFault::WrongMetadataIssuer, "names the issuer https://honest.example"),
+        (AuthorityFault::NoPkce, "PKCE"),
+        (AuthorityFault::NoRegistration, "client_id"),
+        (AuthorityFault::PlainHttpTokenEndpoint, "unencrypted"),
     ] {
-        let authority = ScriptedAuthority::that_does(wrong).await;
-        let server = Protected::start(&authority.issuer(), authority.door()).await;
+        let authority = ScriptedAuthority::with_fault(wrong).await;
+        let server = ProtectedServer::start(&authority.issuer(), authority.token_validation()).await;
         add_protected_server(&hub, "docs", &json!({ "url": server.url() })).await;
         let (status, refused) = begin(&hub, "docs").await;
         let message = refused["message"].as_str().unwrap();
@@ -32,19 +32,23 @@ async fn invalid_authorization_servers_are_refused() {
 async fn foreign_login_answers_are_refused() {
     let hub = TestHub::start_timed(fast_timing()).await;
     for (wrong, expected_text) in [
-        (Wrong::IssuerOfAnswer, "from a different authorization server"),
-        (Wrong::NoIssuerOfAnswer, "lacks the `iss` parameter"),
-        (Wrong::State, "`state`"),
+        (AuthorityFault::WrongResponseIssuer, "from a different authorization server"),
+        (AuthorityFault::MissingResponseIssuer, "lacks the `iss` parameter"),
+        (AuthorityFault::WrongState, "`state`"),
     ] {
-        let authority = ScriptedAuthority::that_does(wrong).await;
-        let server = Protected::start(&authority.issuer(), authority.door()).await;
+        let authority = ScriptedAuthority::with_fault(wrong).await;
+        let server = ProtectedServer::start(&authority.issuer(), authority.token_validation()).await;
         add_protected_server(&hub, "docs", &json!({ "url": server.url() })).await;
         let (_, login) = begin(&hub, "docs").await;
         let redirect = Browser::new().decide(login["url"].as_str().unwrap()).await;
         let (status, refused) = finish(&hub, "docs", &login, &redirect).await;
         let message = refused["message"].as_str().unwrap();
         assert!(status == 409 && message.contains(expected_text), "{wrong:?}: {status} {message}");
-        assert_eq!(authority.asked("authorization_code").len(), 0, "{wrong:?}: the code went nowhere");
+        assert_eq!(
+            authority.token_requests("authorization_code").len(),
+            0,
+            "{wrong:?}: the code went nowhere"
+        );
         hub.upstream_in("docs", UpstreamState::NeedsLogin).await;
     }
 }
@@ -52,8 +56,8 @@ async fn foreign_login_answers_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn code_is_sent_only_to_its_own_authorization_server() {
     let (honest, evil) = (ScriptedAuthority::start().await, ScriptedAuthority::start().await);
-    let good = Protected::start(&honest.issuer(), honest.door()).await;
-    let bad = Protected::start(&evil.issuer(), evil.door()).await;
+    let good = ProtectedServer::start(&honest.issuer(), honest.token_validation()).await;
+    let bad = ProtectedServer::start(&evil.issuer(), evil.token_validation()).await;
     let hub = TestHub::start_timed(fast_timing()).await;
     add_protected_server(&hub, "good", &json!({ "url": good.url() })).await;
     add_protected_server(&hub, "bad", &json!({ "url": bad.url() })).await;
@@ -66,7 +70,7 @@ async fn code_is_sent_only_to_its_own_authorization_server() {
     let redirect = Browser::new().decide(turned.as_str()).await;
     let (status, refused) = finish(&hub, "bad", &login, &redirect).await;
     assert_eq!((status, &refused["code"]), (409, &json!("conflict")), "{refused}");
-    assert_eq!(evil.asked("authorization_code").len(), 0);
+    assert_eq!(evil.token_requests("authorization_code").len(), 0);
     // That login has ended: its answer was forged.
     let (status, _) = finish(&hub, "bad", &login, &redirect).await;
     assert_eq!(status, 404);
@@ -82,7 +86,8 @@ async fn code_is_sent_only_to_its_own_authorization_server() {
 async fn metadata_of_a_different_server_is_refused() {
     let authority = ScriptedAuthority::start().await;
     let other = Some("https://bank.example/mcp");
-    let server = Protected::start_as(&authority.issuer(), authority.door(), other, Eras::Both).await;
+    let server =
+        ProtectedServer::start_as(&authority.issuer(), authority.token_validation(), other, Eras::Both).await;
     let hub = TestHub::start_timed(fast_timing()).await;
     add_protected_server(&hub, "docs", &json!({ "url": server.url() })).await;
     let (status, refused) = begin(&hub, "docs").await;
@@ -111,8 +116,8 @@ async fn login_is_for_admins_and_http_servers() {
     log_in(&hub, "docs").await;
     let result = agent(&hub).await.tool("mcp__docs__echo", json!({ "text": "again" })).await;
     assert_eq!(text(&result), "again", "{result}");
-    assert_eq!(authority.asked("authorization_code").len(), 2);
-    for form in authority.asked("authorization_code") {
+    assert_eq!(authority.token_requests("authorization_code").len(), 2);
+    for form in authority.token_requests("authorization_code") {
         assert_eq!(form["resource"], server.url(), "{form:?}");
     }
 }

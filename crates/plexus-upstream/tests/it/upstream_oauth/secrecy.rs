@@ -1,7 +1,7 @@
 //! The hub's tokens are visible to nobody else.
 
 use plexus_proto::api::UpstreamState;
-use plexus_testkit::oauth::{Protected, ScriptedAuthority};
+use plexus_testkit::oauth::{ProtectedServer, ScriptedAuthority};
 use serde_json::json;
 
 use super::{logged_in, post};
@@ -10,7 +10,7 @@ use crate::upstream::agent;
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_appear_in_no_readable_place() {
     let (_authority, server, hub) = logged_in().await;
-    let shown = server.shown();
+    let shown = server.received_tokens();
     assert!(shown.iter().any(|shown| shown == "Bearer access-1"), "{shown:?}");
     let mut readable_text = String::new();
     for path in ["upstreams", "upstreams/docs", "audit?limit=200", "status"] {
@@ -40,7 +40,7 @@ async fn tokens_appear_in_no_readable_place() {
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_in_authorization_errors_are_redacted() {
     let (authority, _server, hub) = logged_in().await;
-    authority.echo_renewals();
+    authority.echo_refreshes();
     authority.expire_access();
     let result = agent(&hub).await.tool("mcp__docs__echo", json!({ "text": "x" })).await;
     let down = hub.upstream_in("docs", UpstreamState::Down).await;
@@ -53,7 +53,7 @@ async fn secrets_in_authorization_errors_are_redacted() {
 async fn token_is_not_sent_to_a_different_url() {
     let (_authority, server, hub) = logged_in().await;
     let stranger = ScriptedAuthority::start().await;
-    let other = Protected::start(&stranger.issuer(), stranger.door()).await;
+    let other = ProtectedServer::start(&stranger.issuer(), stranger.token_validation()).await;
     // Tested under the same name,
     let tried = json!({ "server": { "url": other.url() } });
     let (status, report) = post(&hub, "docs/test", &tried).await;
@@ -64,8 +64,8 @@ async fn token_is_not_sent_to_a_different_url() {
     let moved = hub.upstream_in("docs", UpstreamState::NeedsLogin).await;
     let why = moved.last_error.unwrap().message;
     assert!(why.contains("its file has changed since its last login"), "{why}");
-    assert!(other.turned_away() > 1);
-    assert_eq!(other.shown(), Vec::<String>::new());
+    assert!(other.unauthorized_requests() > 1);
+    assert_eq!(other.received_tokens(), Vec::<String>::new());
     // When the file changes back, the token is still available.
     hub.write_upstream("docs", &json!({ "url": server.url() }));
     hub.upstreams().reload().await;

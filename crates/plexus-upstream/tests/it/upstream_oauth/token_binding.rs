@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plexus_proto::api::UpstreamState;
 use plexus_testkit::fixture::Eras;
-use plexus_testkit::oauth::{Browser, Protected, ScriptedAuthority};
+use plexus_testkit::oauth::{Browser, ProtectedServer, ScriptedAuthority};
 use plexus_testkit::{TestHub, until};
 use reqwest::Url;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ const POLL: Duration = Duration::from_millis(20);
 #[tokio::test(flavor = "multi_thread")]
 async fn client_secret_is_sent_only_to_the_configured_authority() {
     let (honest, evil) = (ScriptedAuthority::start().await, ScriptedAuthority::start().await);
-    let server = Protected::start(&evil.issuer(), evil.door()).await;
+    let server = ProtectedServer::start(&evil.issuer(), evil.token_validation()).await;
     let hub = TestHub::start_timed(fast_timing()).await;
     let mut document = json!({
         "url": server.url(),
@@ -38,13 +38,16 @@ async fn client_secret_is_sent_only_to_the_configured_authority() {
     hub.upstreams().reload().await;
     let why = hub.upstream_in("robot", UpstreamState::Down).await.last_error.unwrap().message;
     assert!(why.contains("does not list the `authorization_server` of the server's file"), "{why}");
-    assert_eq!((honest.asked("client_credentials").len(), evil.asked("client_credentials").len()), (0, 0));
+    assert_eq!(
+        (honest.token_requests("client_credentials").len(), evil.token_requests("client_credentials").len()),
+        (0, 0)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn old_connection_gets_no_token_of_a_new_file() {
     let (authority, old, hub) = logged_in_as(Eras::Sessions).await;
-    let new = Protected::start(&authority.issuer(), authority.door()).await;
+    let new = ProtectedServer::start(&authority.issuer(), authority.token_validation()).await;
     let client = agent(&hub).await;
     // A call holds the old connection while the file changes and somebody logs in to the new server.
     let mut calls = JoinSet::new();
@@ -57,14 +60,18 @@ async fn old_connection_gets_no_token_of_a_new_file() {
     let (status, upstream) = finish(&hub, "docs", &login, &redirect).await;
     assert_eq!(status, 200, "{upstream}");
     hub.upstream_in("docs", UpstreamState::Ready).await;
-    assert!(new.shown().iter().all(|shown| shown == "Bearer access-2"), "{:?}", new.shown());
+    assert!(
+        new.received_tokens().iter().all(|shown| shown == "Bearer access-2"),
+        "{:?}",
+        new.received_tokens()
+    );
     hub.stop().await;
-    let shown = old.shown();
+    let shown = old.received_tokens();
     assert!(shown.iter().all(|shown| shown == "Bearer access-1"), "{shown:?}");
 }
 
 /// A login at the server, once the hub has read the changed file.
-async fn login_at(hub: &TestHub, server: &Protected) -> Value {
+async fn login_at(hub: &TestHub, server: &ProtectedServer) -> Value {
     let login = tokio::time::timeout(PATIENCE, async {
         loop {
             let (status, login) = begin(hub, "docs").await;
@@ -83,17 +90,17 @@ async fn login_at(hub: &TestHub, server: &Protected) -> Value {
 async fn login_for_a_changed_file_is_discarded() {
     let (authority, _server, hub) = logged_in().await;
     let stranger = ScriptedAuthority::start().await;
-    let other = Protected::start(&stranger.issuer(), stranger.door()).await;
+    let other = ProtectedServer::start(&stranger.issuer(), stranger.token_validation()).await;
     let (_, login) = begin(&hub, "docs").await;
     let redirect = Browser::new().decide(login["url"].as_str().unwrap()).await;
-    authority.hold_codes();
+    authority.delay_code_exchanges();
     let finishing = finish(&hub, "docs", &login, &redirect);
     let changing = async {
-        authority.renewal_is_held().await;
+        authority.refresh_is_delayed().await;
         hub.write_upstream("docs", &json!({ "url": other.url() }));
         hub.upstreams().reload().await;
         hub.upstream_in("docs", UpstreamState::NeedsLogin).await;
-        authority.answer_renewals();
+        authority.resume_token_requests();
     };
     let ((status, refused), ()) = tokio::join!(finishing, changing);
     let message = refused["message"].as_str().unwrap();
@@ -101,5 +108,5 @@ async fn login_for_a_changed_file_is_discarded() {
     assert_eq!(authority.revoked(), ["refresh-2", "access-2"], "what came of it was given back");
     hub.upstreams().reload().await;
     hub.upstream_in("docs", UpstreamState::NeedsLogin).await;
-    assert_eq!(other.shown(), Vec::<String>::new());
+    assert_eq!(other.received_tokens(), Vec::<String>::new());
 }

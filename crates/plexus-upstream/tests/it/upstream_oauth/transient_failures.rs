@@ -17,13 +17,13 @@ async fn transient_failures_end_no_login() {
     let (authority, server, hub) = logged_in().await;
     let client = agent(&hub).await;
     for status in [500, 503, 429, 404, 400, 200] {
-        authority.fail_renewals(status);
+        authority.fail_refreshes(status);
         authority.expire_access();
         let sent = format!("while it answers {status}");
         let result = client.tool("mcp__docs__echo", json!({ "text": sent })).await;
         assert_eq!(result["_meta"]["plexus/error"]["code"], "unavailable", "{status}: {result}");
-        assert_eq!(server.calls_with(&sent), 0);
-        authority.answer_renewals();
+        assert_eq!(server.authorized_calls(&sent), 0);
+        authority.resume_token_requests();
         // Nobody does anything but call again.
         let recovered = tokio::time::timeout(PATIENCE, async {
             loop {
@@ -39,8 +39,8 @@ async fn transient_failures_end_no_login() {
         });
         recovered.await.expect("it is back in time");
     }
-    assert_eq!(authority.asked("authorization_code").len(), 1, "nobody had to log in again");
-    let refreshes = authority.asked("refresh_token");
+    assert_eq!(authority.token_requests("authorization_code").len(), 1, "nobody had to log in again");
+    let refreshes = authority.token_requests("refresh_token");
     assert!(refreshes.iter().all(|form| form["resource"] == server.url()), "{refreshes:?}");
 }
 
@@ -48,11 +48,11 @@ async fn transient_failures_end_no_login() {
 async fn rejected_new_token_is_renewed_again_later() {
     let (authority, server, hub) = logged_in().await;
     let client = agent(&hub).await;
-    authority.give_stale(1);
+    authority.issue_stale_tokens(1);
     authority.expire_access();
     let result = client.tool("mcp__docs__echo", json!({ "text": "not yet" })).await;
     assert_eq!(result["_meta"]["plexus/error"]["code"], "unavailable", "{result}");
-    assert_eq!((server.calls_with("not yet"), authority.asked("refresh_token").len()), (0, 1));
+    assert_eq!((server.authorized_calls("not yet"), authority.token_requests("refresh_token").len()), (0, 1));
     // No intervention is needed.
     let recovered = tokio::time::timeout(PATIENCE, async {
         while client.tool("mcp__docs__echo", json!({ "text": "now" })).await["isError"] == true {
@@ -61,42 +61,42 @@ async fn rejected_new_token_is_renewed_again_later() {
     });
     recovered.await.expect("it is back in time");
     hub.upstream_in("docs", UpstreamState::Ready).await;
-    assert_eq!(authority.asked("refresh_token").len(), 2);
-    assert_eq!(authority.asked("authorization_code").len(), 1);
+    assert_eq!(authority.token_requests("refresh_token").len(), 2);
+    assert_eq!(authority.token_requests("authorization_code").len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn renewed_token_is_stored_after_its_caller_left() {
     let (authority, server, hub) = logged_in().await;
     let client = agent(&hub).await;
-    authority.hold_renewals(true);
+    authority.delay_refreshes(true);
     authority.expire_access();
     let call = client.tool("mcp__docs__echo", json!({ "text": "never mind" }));
     tokio::select! {
         result = call => panic!("it is held: {result}"),
-        () = authority.renewal_is_held() => {}
+        () = authority.refresh_is_delayed() => {}
     }
     // The caller is gone; the old refresh token is invalid by now.
-    authority.answer_renewals();
+    authority.resume_token_requests();
     let result = client.tool("mcp__docs__echo", json!({ "text": "later" })).await;
     assert_eq!(text(&result), "later", "{result}");
-    assert_eq!(authority.asked("refresh_token").len(), 1);
-    assert!(server.calls_with("never mind") <= 1);
+    assert_eq!(authority.token_requests("refresh_token").len(), 1);
+    assert!(server.authorized_calls("never mind") <= 1);
     let hub = hub.restart().await;
     hub.upstream_in("docs", UpstreamState::Ready).await;
-    assert_eq!(authority.asked("refresh_token").len(), 1, "the new one was kept");
+    assert_eq!(authority.token_requests("refresh_token").len(), 1, "the new one was kept");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn token_is_renewed_before_it_expires() {
     let (authority, _server, hub) = logged_in().await;
     // After 59.5 minutes the token is still valid, but about to expire.
-    authority.hold_renewals(false);
+    authority.delay_refreshes(false);
     let hub = hub.restart_later(Duration::from_secs(3600 - 30)).await;
     hub.upstream_in("docs", UpstreamState::Ready).await;
-    authority.renewal_is_held().await;
+    authority.refresh_is_delayed().await;
     let client = agent(&hub).await;
     let result = client.tool("mcp__docs__echo", json!({ "text": "meanwhile" })).await;
     assert_eq!(text(&result), "meanwhile", "{result}");
-    authority.answer_renewals();
+    authority.resume_token_requests();
 }

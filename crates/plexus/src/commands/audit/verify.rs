@@ -15,7 +15,7 @@ use plexus_hub::{INSTANCE, prepare_data_dir};
 use plexus_kit::{Durability, Supervisor};
 use plexus_proto::api::AuditReport;
 use plexus_store::archive::{self, Restored};
-use plexus_store::{DatabaseNote, DatabasePlace, NoWitness, Snapshot, StoreError, StoreOptions, Witness};
+use plexus_store::{DatabaseLocation, DatabaseNote, NoWitness, Snapshot, StoreError, StoreOptions, Witness};
 use serde_json::{Value, json};
 
 use crate::client::Hub;
@@ -149,18 +149,21 @@ async fn verify_folder(
     options.data_dir = folder.to_owned();
     let note = DatabaseNote::read(folder)?;
     // A URL from the environment or a file may belong to another hub; the note names the folder's own database file.
-    if !database.names_database() && note.as_ref().is_some_and(|note| note.place.is_sqlite()) {
+    if !database.names_database() && note.as_ref().is_some_and(|note| note.location.is_sqlite()) {
         options.database_url = None;
         options = options.with_noted_database()?;
     }
-    let configured = DatabasePlace::of(&options)?;
+    let configured = DatabaseLocation::of(&options)?;
     let mismatch = |noted: &DatabaseNote| {
-        let message =
-            format!("the data folder {} belongs to {}, not to {configured}", folder.display(), noted.place);
+        let message = format!(
+            "the data folder {} belongs to {}, not to {configured}",
+            folder.display(),
+            noted.location
+        );
         let hint = "set the URL of its database with --database-url or PLEXUS_DATABASE_URL";
         Failure::new(Exit::Failed, message).hint(hint)
     };
-    if let Some(note) = note.as_ref().filter(|note| note.place.is_sqlite() != configured.is_sqlite()) {
+    if let Some(note) = note.as_ref().filter(|note| note.location.is_sqlite() != configured.is_sqlite()) {
         return Err(mismatch(note).into());
     }
     let mut snapshot = Snapshot::glance(&options).await?.ok_or_else(|| no_database(folder))?;

@@ -46,9 +46,9 @@ pub(super) async fn ensure(
     {
         return Ok(before.clone());
     }
-    let asked = before.map(|before| &before.asked);
+    let requested = before.map(|before| &before.asked);
     let previous_scopes = |of_nodes: bool| -> Vec<String> {
-        let scopes = asked.into_iter().flat_map(|asked| &asked.scopes);
+        let scopes = requested.into_iter().flat_map(|requested| &requested.scopes);
         scopes.filter(|scope| scope.starts_with(NODE_SCOPE) == of_nodes).cloned().collect()
     };
     let scopes = if args.scopes.is_empty() { previous_scopes(false) } else { args.scopes.clone() };
@@ -59,20 +59,20 @@ pub(super) async fn ensure(
             .map(|scope| scope.trim_start_matches(NODE_SCOPE).to_owned())
             .collect();
         // The first node is the default for calls.
-        let first = asked.and_then(|asked| asked.node.clone());
+        let first = requested.and_then(|requested| requested.node.clone());
         nodes.sort_by_key(|node| Some(node) != first.as_ref());
     }
     let ttl = if issuer.target.is_local { TTL_LOCAL } else { TTL_REMOTE };
     let request = AgentTokenRequest {
         agent: agent.id,
-        profile: args.profile.as_deref().or_else(|| asked?.profile.as_deref()),
+        profile: args.profile.as_deref().or_else(|| requested?.profile.as_deref()),
         scopes: &scopes,
         nodes: &nodes,
-        ttl: args.ttl.or_else(|| asked?.ttl_seconds).unwrap_or(ttl),
+        ttl: args.ttl.or_else(|| requested?.ttl_seconds).unwrap_or(ttl),
     };
-    let (asked, made) = issuer.create_agent_token(&request).await?;
+    let (requested, made) = issuer.create_agent_token(&request).await?;
     let by_admin = matches!(issuer.target.credential, Credential::Local(_));
-    let grant = Grant::new(hub, by_admin, asked, &made);
+    let grant = Grant::new(hub, by_admin, requested, &made);
     grants.write(agent.id, &grant).map_err(|error| local_agents::failure(&error))?;
     if let Some(known) = known {
         revoke(&known, agent.id, invocation).await;

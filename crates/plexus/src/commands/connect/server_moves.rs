@@ -194,10 +194,10 @@ pub(super) async fn import_planned(
     if !commands.is_empty() {
         owner.allow(&commands)?;
     }
-    let mut taken = Vec::new();
+    let mut importable = Vec::new();
     for server in std::mem::take(&mut planned.moves.servers) {
         if imported.contains(&server.name) {
-            taken.push(server);
+            importable.push(server);
             continue;
         }
         let import = import(&hub, planned.agent, &server.name, &server.entry, false).await?;
@@ -205,7 +205,7 @@ pub(super) async fn import_planned(
         match import.added.is_empty() && !skipped.as_ref().is_some_and(|skipped| skipped.exists) {
             false => {
                 imported.insert(server.name.clone());
-                taken.push(server);
+                importable.push(server);
             }
             true => {
                 let why = skipped.map(|skipped| skipped.reason);
@@ -216,7 +216,7 @@ pub(super) async fn import_planned(
             }
         }
     }
-    planned.moves.servers = taken;
+    planned.moves.servers = importable;
     let names = planned.moves.names();
     if let Some(change) = planned.plan.changes.iter_mut().find(|change| change.inserts_entry()) {
         *change = local_agents

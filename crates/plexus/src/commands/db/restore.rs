@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use clap::Args;
 use plexus_kit::Supervisor;
 use plexus_store::archive::{self, Restored};
-use plexus_store::{DatabaseNote, DatabasePlace, Snapshot, StoreOptions};
+use plexus_store::{DatabaseLocation, DatabaseNote, Snapshot, StoreOptions};
 use serde_json::json;
 
 use super::{DatabaseArgs, backup};
@@ -52,7 +52,7 @@ pub(super) async fn run(args: &RestoreArgs, invocation: &Invocation<'_>) -> anyh
     let Restored { header, manifest } =
         restored.with_context(|| format!("nothing was restored from {}", args.file.display()))?;
     progress.finish("Restored");
-    let (intact, place) = finish(&options).await?;
+    let (intact, location) = finish(&options).await?;
     if out.json() {
         let line = json!({
             "made_at": header.created_at,
@@ -64,7 +64,7 @@ pub(super) async fn run(args: &RestoreArgs, invocation: &Invocation<'_>) -> anyh
         out.json_line(&line.to_string())?;
     } else {
         out.line(&format!(
-            "Restored {} rows of {} into {place}, and {} files into {}.",
+            "Restored {} rows of {} into {location}, and {} files into {}.",
             manifest.rows(),
             out.at(header.created_at),
             manifest.files.len(),
@@ -82,13 +82,14 @@ pub(super) async fn run(args: &RestoreArgs, invocation: &Invocation<'_>) -> anyh
 /// signed head in the folder, and the location of the database.
 async fn finish(options: &StoreOptions) -> anyhow::Result<(bool, String)> {
     let mut snapshot = Snapshot::open(options).await?.ok_or_else(|| super::no_database(options))?;
-    let place = snapshot.location().to_owned();
+    let location = snapshot.location().to_owned();
     if let Some(store_id) = snapshot.store_id(&options.instance_id).await? {
-        DatabaseNote { place: DatabasePlace::of(options)?, store_id }.keep(&options.data_dir)?;
+        DatabaseNote { location: DatabaseLocation::of(options)?, store_id }
+            .write_if_changed(&options.data_dir)?;
     }
-    let Some(anchor) = backup::anchor(options)? else { return Ok((false, place)) };
+    let Some(anchor) = backup::anchor(options)? else { return Ok((false, location)) };
     let report = snapshot.verify_audit(&options.instance_id, anchor.read(), &anchor).await?;
-    Ok((report.ok, place))
+    Ok((report.ok, location))
 }
 
 /// Files that did not exist before the restore, to be removed if it fails.

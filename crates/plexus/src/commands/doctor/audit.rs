@@ -73,9 +73,9 @@ async fn verify_database(context: &CheckContext) -> anyhow::Result<AuditReport> 
     let options = database::store_options(&context.config)?;
     if options.database_url.is_none()
         && let Some(note) = DatabaseNote::read(&options.data_dir)?
-        && !note.place.is_sqlite()
+        && !note.location.is_sqlite()
     {
-        anyhow::bail!("this command does not have the URL of {}", note.place);
+        anyhow::bail!("this command does not have the URL of {}", note.location);
     }
     let anchor = backup::anchor(&options)?;
     let witness: &dyn Witness = anchor.as_ref().map_or(&NoWitness, |anchor| anchor);

@@ -4,7 +4,7 @@
 use plexus_hub::INSTANCE;
 use plexus_kit::Config;
 use plexus_proto::api::Status;
-use plexus_store::{DatabaseNote, DatabasePlace, Snapshot, StoreError, StoreOptions};
+use plexus_store::{DatabaseLocation, DatabaseNote, Snapshot, StoreError, StoreOptions};
 
 use super::hub::RunningHub;
 use super::{CheckContext, Finding};
@@ -32,18 +32,19 @@ pub(super) async fn check(context: &CheckContext, hub: Option<&RunningHub>) -> (
         {
             return Err(StoreError::OtherDatabase {
                 folder: config.data_dir.display().to_string(),
-                noted: note.place.to_string(),
+                noted: note.location.to_string(),
                 given: snapshot.location().to_owned(),
             });
         }
-        Ok(Some(DatabaseFacts { place: snapshot.location().to_owned(), version, schema }))
+        Ok(Some(DatabaseFacts { location: snapshot.location().to_owned(), version, schema }))
     };
     match read.await {
         Ok(Some(facts)) => (judge(&facts, context), true),
         Ok(None) => (missing(context, &options), false),
         // A broken database still exists.
         Err(error) => {
-            let file = DatabasePlace::of(&options).ok().and_then(|place| place.file(&config.data_dir));
+            let file =
+                DatabaseLocation::of(&options).ok().and_then(|location| location.file(&config.data_dir));
             (unusable(&error), file.is_some_and(|file| file.exists()))
         }
     }
@@ -57,7 +58,7 @@ pub(super) fn store_options(config: &Config) -> Result<StoreOptions, StoreError>
 /// The finding for a database whose URL only the hub has, as a flag or a variable.
 fn unknown_url(context: &CheckContext, options: &StoreOptions, status: Option<&Status>) -> Option<Finding> {
     let config = &context.config;
-    let configured = if DatabasePlace::of(options).ok()?.is_sqlite() { "sqlite" } else { "postgresql" };
+    let configured = if DatabaseLocation::of(options).ok()?.is_sqlite() { "sqlite" } else { "postgresql" };
     if let Some(status) = status.filter(|status| status.database != configured) {
         if config.database_url.is_none() {
             let Status { database, database_location, .. } = status;
@@ -69,8 +70,9 @@ fn unknown_url(context: &CheckContext, options: &StoreOptions, status: Option<&S
         return Some(Finding::problem(CHECK, message, fix));
     }
     let note = DatabaseNote::read(&config.data_dir).ok().flatten()?;
-    (config.database_url.is_none() && !note.place.is_sqlite()).then(|| {
-        let message = format!("the folder belongs to {}, but this command does not have its URL", note.place);
+    (config.database_url.is_none() && !note.location.is_sqlite()).then(|| {
+        let message =
+            format!("the folder belongs to {}, but this command does not have its URL", note.location);
         let fix = "set PLEXUS_DATABASE_URL as for the hub, which does not start without it";
         Finding::warning(CHECK, message, fix)
     })
@@ -80,7 +82,7 @@ fn unknown_url(context: &CheckContext, options: &StoreOptions, status: Option<&S
 /// new, empty one.
 fn missing(context: &CheckContext, options: &StoreOptions) -> Finding {
     let Config { data_dir, database_url, .. } = &context.config;
-    let file = DatabasePlace::of(options).ok().and_then(|place| place.file(data_dir));
+    let file = DatabaseLocation::of(options).ok().and_then(|location| location.file(data_dir));
     if let Some(file) = file.filter(|_| database_url.is_none())
         && ["signing-key", "audit.head"].iter().all(|name| data_dir.join(name).exists())
     {
@@ -93,17 +95,17 @@ fn missing(context: &CheckContext, options: &StoreOptions) -> Finding {
 }
 
 struct DatabaseFacts {
-    place: String,
+    location: String,
     version: String,
     schema: i64,
 }
 
 fn judge(facts: &DatabaseFacts, context: &CheckContext) -> Finding {
-    let DatabaseFacts { place, version, schema } = facts;
+    let DatabaseFacts { location, version, schema } = facts;
     let known_schema = &Snapshot::NEEDED_SCHEMA;
     if schema > known_schema {
         let message =
-            format!("{place} has schema {schema}, newer than {known_schema}, which this program supports");
+            format!("{location} has schema {schema}, newer than {known_schema}, which this program supports");
         return Finding::problem(
             CHECK,
             message,
@@ -112,10 +114,10 @@ fn judge(facts: &DatabaseFacts, context: &CheckContext) -> Finding {
     }
     if schema < known_schema {
         let message =
-            format!("{place} has schema {schema}; the hub migrates it to {known_schema} when it starts");
+            format!("{location} has schema {schema}; the hub migrates it to {known_schema} when it starts");
         return Finding::warning(CHECK, message, format!("{} up", context.plexus));
     }
-    Finding::ok(CHECK, format!("{version}, schema {schema}, {place}"))
+    Finding::ok(CHECK, format!("{version}, schema {schema}, {location}"))
 }
 
 fn unusable(error: &StoreError) -> Finding {

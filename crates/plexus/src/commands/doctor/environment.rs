@@ -12,10 +12,10 @@ pub(super) fn check(environment: &Environment) -> Vec<Finding> {
         return vec![Finding::ok(CHECK, "no unknown PLEXUS_ variable is set")];
     }
     let found = unknown.into_iter().map(|(name, nearest)| {
-        let meant = nearest.map_or_else(String::new, |nearest| format!("; did you mean {nearest}?"));
+        let suggestion = nearest.map_or_else(String::new, |nearest| format!("; did you mean {nearest}?"));
         Finding::warning(
             CHECK,
-            format!("{name} is set, but nothing reads it{meant}"),
+            format!("{name} is set, but nothing reads it{suggestion}"),
             format!("unset {name}"),
         )
     });

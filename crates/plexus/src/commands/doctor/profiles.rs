@@ -62,8 +62,8 @@ fn missing_names(profiles: &[Profile]) -> Vec<Finding> {
 /// The finding for a token whose profile does not exist: it sees no tools, and its holder does not know why.
 fn without_profile(token: &Token, profiles: &[Profile], context: &CheckContext) -> Option<Finding> {
     let profile = token.profile.as_ref()?;
-    let gone = !profiles.iter().any(|known| known.id == *profile);
-    gone.then(|| {
+    let is_missing = !profiles.iter().any(|known| known.id == *profile);
+    is_missing.then(|| {
         let (kind, name) = (token.kind, &token.name);
         let message = format!("the {kind} token {name} has the profile {profile}, which does not exist");
         let fix = format!("create the profile, or: {} token revoke {}", context.plexus, token.jti);

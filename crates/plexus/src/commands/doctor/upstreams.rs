@@ -108,17 +108,17 @@ fn folder_finding(dir: &Path, exposure: &Exposure) -> Finding {
 fn trust_findings(context: &CheckContext, server: &Upstream) -> Vec<Finding> {
     let (plexus, name) = (&context.plexus, shell::name(&one_line(&server.name)));
     let waiting = (!server.quarantined.is_empty()).then(|| {
-        let held = &server.quarantined;
-        let mut names: Vec<String> = held
+        let quarantined = &server.quarantined;
+        let mut names: Vec<String> = quarantined
             .iter()
             .take(MAX_NAMED)
             .map(|tool| format!("{} ({})", tool.name, tool.reason.as_str()))
             .collect();
-        if held.len() > MAX_NAMED {
-            names.push(format!("and {} more", held.len() - MAX_NAMED));
+        if quarantined.len() > MAX_NAMED {
+            names.push(format!("and {} more", quarantined.len() - MAX_NAMED));
         }
         let message =
-            format!("{} has {} in quarantine: {}", server.name, tools(held.len()), names.join(", "));
+            format!("{} has {} in quarantine: {}", server.name, tools(quarantined.len()), names.join(", "));
         Finding::warning(CHECK, message, format!("{plexus} upstream approve {name}"))
     });
     let by_rule = server.flagged.iter().filter(|tool| !tool.is_approved_by_someone());

@@ -39,7 +39,7 @@ impl AgentOutboxes {
             let failure = Failure::new(Exit::Failed, message);
             let agents = found.iter().map(|name| agent_of(name));
             return Err(match nearest(agent, agents.clone()) {
-                Some(meant) => failure.hint(format!("did you mean --agent {meant}?")),
+                Some(suggestion) => failure.hint(format!("did you mean --agent {suggestion}?")),
                 None if found.is_empty() => {
                     failure.hint("the agent's proxy creates it: see `plexus mcp --help`")
                 }

@@ -145,7 +145,7 @@ impl AgentRun<'_> {
     /// The command that starts the agent, with its injected configuration.
     fn command(&self, shared: &Shared, is_restart: bool) -> anyhow::Result<AgentCommand> {
         let id = shared.record.borrow().id.clone();
-        let key_variable = format!("{}{:08X}_KEY", env::RUN_FAMILY, plexus_proxy::runner::random_id());
+        let key_variable = format!("{}{:08X}_KEY", env::RUN_PREFIX, plexus_proxy::runner::random_id());
         let hub = self
             .endpoint
             .as_ref()
@@ -171,7 +171,7 @@ impl AgentRun<'_> {
             self.announce(&shared.record.borrow(), &notes);
         }
         let key = self.endpoint.as_ref().map(|endpoint| (key_variable, endpoint.secret.clone()));
-        let removed_variables = self.environment.kept_from_agents();
+        let removed_variables = self.environment.withheld_from_agents();
         Ok(AgentCommand { program: self.program.clone(), args, env, key, removed_variables })
     }
 
@@ -250,7 +250,7 @@ impl AgentRun<'_> {
             }
             (record.process.as_ref().map(|process| process.pid), record.started_at)
         };
-        let home = self.environment.named("CODEX_HOME").map(PathBuf::from);
+        let home = self.environment.get_by_name("CODEX_HOME").map(PathBuf::from);
         let home = home.or_else(|| Some(Path::new(self.environment.get(env::HOME)?).join(".codex")));
         let thread = match ended {
             false => process.and_then(codex_thread),

@@ -201,11 +201,11 @@ fn servers(counts: &UpstreamCounts) -> String {
         .map(|(count, state)| format!("{count} {state}"))
         .collect();
     let others = if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) };
-    let held = match quarantined {
+    let quarantine_note = match quarantined {
         0 => String::new(),
         count => format!(", {} in quarantine", upstream::tools(count)),
     };
     let needs_attention = down + failed + invalid + needs_login + quarantined > 0;
     let hint = if needs_attention { ": see `plexus upstream list`" } else { "" };
-    format!("{ready} ready of {total}{others}{held}{hint}")
+    format!("{ready} ready of {total}{others}{quarantine_note}{hint}")
 }

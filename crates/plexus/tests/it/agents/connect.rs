@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use plexus_testkit::model::{Script, ScriptedModel, Tool, Turn};
-use plexus_testkit::{AgentHome, HubProcess, Pinned, Plexus, Ran};
+use plexus_testkit::{AgentHome, HubProcess, Pinned, Plexus, ProgramOutput};
 use serde_json::{Value, json};
 
 use super::{PROMPT, add, codex_config, json_lines, todo, with_claude_model, with_opencode};
@@ -38,7 +38,7 @@ fn home(agent_home: AgentHome, claude: &Pinned, models: [&ScriptedModel; 2], hub
         .with("PLEXUS_DATA_DIR", hub.data_dir().display().to_string())
 }
 
-async fn plexus(home: &AgentHome, args: &[&str]) -> Ran {
+async fn plexus(home: &AgentHome, args: &[&str]) -> ProgramOutput {
     home.run(env!("CARGO_BIN_EXE_plexus"), args).await
 }
 
@@ -148,8 +148,8 @@ fn connected_agents_use_hub_and_node_and_are_restored_on_disconnect() {
         ran.ok();
         for (model, agent) in [(&models.0, "agent:codex"), (&models.1, "agent:claude-code")] {
             model.assert_played();
-            let asked = format!("{:?}", model.request_for(0).parsed);
-            assert!(asked.contains(USER), "{agent} does not know the workspace: {asked}");
+            let prompt_text = format!("{:?}", model.request_for(0).parsed);
+            assert!(prompt_text.contains(USER), "{agent} does not know the workspace: {prompt_text}");
             let last = model.request_for(2);
             let output = last.results().last().expect("a result").text.clone();
             assert!(output.contains(COMMAND_OUTPUT), "{agent}: {output}");

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use plexus_testkit::model::{Script, Turn};
-use plexus_testkit::{AgentHome, HubProcess, Ran};
+use plexus_testkit::{AgentHome, HubProcess, ProgramOutput};
 use serde_json::{Value, json};
 
 use super::{
@@ -23,7 +23,7 @@ fn home(home: AgentHome, setup: &AgentSetup) -> AgentHome {
         .with("PLEXUS_DATA_DIR", data)
 }
 
-async fn run(home: &AgentHome, args: &[&str]) -> Ran {
+async fn run(home: &AgentHome, args: &[&str]) -> ProgramOutput {
     home.run(env!("CARGO_BIN_EXE_plexus"), &[&["run"], args].concat()).await
 }
 
@@ -138,9 +138,9 @@ fn claude_run_applies_the_profile() {
         assert_eq!(ran.ok().trim(), "Nothing.", "{ran:?}");
         let request = setup.model.request_for(0);
         assert_eq!(request.parsed.model, "claude-scripted-1");
-        let asked = format!("{:?}", request.parsed);
-        assert!(asked.contains("You buy nothing but milk."), "{asked}");
-        assert!(asked.contains("How to pay less for milk."), "{asked}");
+        let prompt_text = format!("{:?}", request.parsed);
+        assert!(prompt_text.contains("You buy nothing but milk."), "{prompt_text}");
+        assert!(prompt_text.contains("How to pay less for milk."), "{prompt_text}");
         let tools: Vec<String> =
             request.tools().into_iter().filter(|tool| tool.starts_with("mcp__plexus__")).collect();
         assert_eq!(tools, ["mcp__plexus__todo"]);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use plexus_testkit::faults::Seed;
-use plexus_testkit::{Door, Lane, Plexus};
+use plexus_testkit::{Plexus, SessionWriter, WriterProtocol};
 use rand::RngExt as _;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -30,11 +30,11 @@ pub(super) async fn interrupted(plexus: Plexus, rounds: u64) {
         let mut rng = seed.round(round);
         let mut clients = JoinSet::new();
         for index in 0..CLIENTS {
-            let door = Door::nth(index, "2025-11-25", format!("r{round}-{index}"));
-            let mut lane = Lane::new(hub.url(""), token.clone(), door);
+            let protocol = WriterProtocol::nth(index, "2025-11-25", format!("r{round}-{index}"));
+            let mut writer = SessionWriter::new(hub.url(""), token.clone(), protocol);
             clients.spawn(async move {
                 let mut acknowledged = Vec::new();
-                while let Ok(done) = lane.call("todo", json!({ "action": "list" }), None).await {
+                while let Ok(done) = writer.call("todo", json!({ "action": "list" }), None).await {
                     acknowledged.push(done.call_id);
                 }
                 acknowledged

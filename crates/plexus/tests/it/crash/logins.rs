@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plexus_testkit::faults::Seed;
-use plexus_testkit::oauth::{Browser, Protected, ScriptedAuthority};
+use plexus_testkit::oauth::{Browser, ProtectedServer, ScriptedAuthority};
 use plexus_testkit::{HubProcess, Plexus, until};
 use rand::RngExt as _;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ enum CrashPoint {
 }
 
 /// A hub that is logged in to a server as `docs`.
-async fn logged_in(plexus: &Plexus, server: &Protected) -> HubProcess {
+async fn logged_in(plexus: &Plexus, server: &ProtectedServer) -> HubProcess {
     let hub = plexus.up().await;
     let folder = hub.data_dir().join("mcp_servers.d");
     std::fs::create_dir_all(&folder).unwrap();
@@ -59,7 +59,7 @@ async fn logged_in(plexus: &Plexus, server: &Protected) -> HubProcess {
 pub(super) async fn interrupted(plexus: Plexus, rounds: u64) {
     let seed = Seed::choose();
     let authority = ScriptedAuthority::start().await;
-    let server = Protected::start(&authority.issuer(), authority.door()).await;
+    let server = ProtectedServer::start(&authority.issuer(), authority.token_validation()).await;
     let mut hub = logged_in(&plexus, &server).await;
     for round in 0..rounds {
         let point = match round % 4 {
@@ -68,7 +68,7 @@ pub(super) async fn interrupted(plexus: Plexus, rounds: u64) {
             _ => CrashPoint::ResponseSent,
         };
         let delay = Duration::from_micros(seed.round(round).random_range(0..8_000));
-        authority.hold_renewals(!matches!(point, CrashPoint::RequestSent));
+        authority.delay_refreshes(!matches!(point, CrashPoint::RequestSent));
         authority.expire_access();
         let marker = format!("round {round}");
         let token = hub.admin_token();
@@ -76,18 +76,18 @@ pub(super) async fn interrupted(plexus: Plexus, rounds: u64) {
         let call = json!({ "name": "mcp__docs__echo", "arguments": { "text": marker } });
         tokio::select! {
             answer = client.modern("tools/call", call) => panic!("the refresh is held: {answer:?}"),
-            () = authority.renewal_is_held() => {}
+            () = authority.refresh_is_delayed() => {}
         }
         if matches!(point, CrashPoint::ResponseSent) {
-            authority.answer_renewals();
+            authority.resume_token_requests();
             // The processing of the response takes some milliseconds; the crash happens anywhere in it.
             tokio::time::sleep(delay).await;
         }
         hub.kill().await;
-        authority.answer_renewals();
+        authority.resume_token_requests();
         hub = plexus.up().await;
         let upstream = ready_or_needs_login(&hub).await;
-        assert!(server.calls_with(&marker) <= 1, "{marker} at {point:?} ran twice ({seed})");
+        assert!(server.authorized_calls(&marker) <= 1, "{marker} at {point:?} ran twice ({seed})");
         if upstream["state"] == "needs_login" {
             let why = upstream["last_error"]["message"].as_str().unwrap();
             assert!(why.contains("`plexus upstream login docs`"), "{point:?} ({seed}): {why}");
@@ -96,18 +96,18 @@ pub(super) async fn interrupted(plexus: Plexus, rounds: u64) {
         if matches!(point, CrashPoint::TokenRotated) {
             assert_eq!(upstream["state"], "needs_login", "its refresh token was used: {upstream}");
         }
-        let before = server.calls_with(&marker);
+        let before = server.authorized_calls(&marker);
         let text = format!("text={marker}");
         let called = plexus.run(&["tools", "call", "mcp__docs__echo", "--arg", &text]).await;
         assert_eq!(called.ok(), format!("{marker}\n"));
-        assert_eq!(server.calls_with(&marker), before + 1);
+        assert_eq!(server.authorized_calls(&marker), before + 1);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refreshed_token_is_stored_before_use_and_requested_once() {
     let authority = ScriptedAuthority::start().await;
-    let server = Protected::start(&authority.issuer(), authority.door()).await;
+    let server = ProtectedServer::start(&authority.issuer(), authority.token_validation()).await;
     let plexus = crate::plexus();
     let hub = logged_in(&plexus, &server).await;
     let database = SqliteConnectOptions::new().filename(hub.data_dir().join("plexus.db"));
@@ -117,10 +117,10 @@ async fn refreshed_token_is_stored_before_use_and_requested_once() {
     let call = ["tools", "call", "mcp__docs__echo", "--arg", "text=once"];
     let refused = plexus.run(&call).await;
     assert!(refused.failed(1).contains("cannot be stored now"), "{refused:?}");
-    assert_eq!((authority.asked("refresh_token").len(), server.calls_with("once")), (1, 0));
+    assert_eq!((authority.token_requests("refresh_token").len(), server.authorized_calls("once")), (1, 0));
     sqlx::query("ALTER TABLE elsewhere RENAME TO upstream_credentials").execute(&mut database).await.unwrap();
     until("the call succeeds", async || plexus.run(&call).await.code == Some(0)).await;
-    assert_eq!((authority.asked("refresh_token").len(), server.calls_with("once")), (1, 1));
+    assert_eq!((authority.token_requests("refresh_token").len(), server.authorized_calls("once")), (1, 1));
     hub.kill().await;
     let hub = plexus.up().await;
     assert_eq!(ready_or_needs_login(&hub).await["state"], "ready", "the stored token survives a crash");

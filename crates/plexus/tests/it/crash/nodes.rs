@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use plexus_proto::Timestamp;
 use plexus_proto::api::CreatedToken;
-use plexus_testkit::faults::{Load, OnSilence, Scene, Schedule, Sent, Strike, Write, Writer, rounds};
-use plexus_testkit::{HubProcess, Link, Plexus, WallClock, send};
+use plexus_testkit::faults::{Load, Scene, Schedule, Sent, Strike, UnansweredPolicy, Write, Writer, rounds};
+use plexus_testkit::{FaultyLink, HubProcess, Plexus, WallClock, send};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rustix::process::Signal;
@@ -109,7 +109,7 @@ pub(super) struct NodeScene {
     transport: &'static str,
     hub: Option<HubProcess>,
     address: Arc<Mutex<String>>,
-    link: Link,
+    link: FaultyLink,
     node: Option<Child>,
     token: CreatedToken,
     ledger: PathBuf,
@@ -126,7 +126,7 @@ impl NodeScene {
             None => node_home,
         };
         let hub = plexus.up().await;
-        let link = Link::to(hub.address()).await;
+        let link = FaultyLink::to(hub.address()).await;
         join(&plexus, &node_home, &format!("http://{}", link.address()), "nas", &[]).await;
         let scopes = ["--scope", "call:terminal", "--scope", "node:nas"];
         let token = ["token", "create", "--kind", "agent", "--name", "ann", "--json"];
@@ -334,7 +334,7 @@ fn fault(rng: &mut StdRng) -> Fault {
 /// Plays rounds with one transport, and prints the totals.
 pub(super) async fn interrupted(transport: &'static str, count: u64) {
     let mut scene = NodeScene::new(crate::plexus(), crate::plexus(), transport).await;
-    let load = Load { most: 40, on_silence: OnSilence::Retry };
+    let load = Load { most: 40, unanswered_policy: UnansweredPolicy::Retry };
     let tally = rounds(&mut scene, count, load).await;
     let jumps = scene.jumps;
     let (executed, interrupted) = (scene.executed.into_inner(), scene.interrupted.into_inner());

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use plexus_proto::Timestamp;
 use plexus_proto::api::CreatedToken;
 use plexus_testkit::faults::{
-    Load, OnSilence, Scene, Schedule, Sent, Strike, Write, Writer, exactly_once, rounds,
+    Load, Scene, Schedule, Sent, Strike, UnansweredPolicy, Write, Writer, exactly_once, rounds,
 };
-use plexus_testkit::{HubProcess, Link, Plexus};
+use plexus_testkit::{FaultyLink, HubProcess, Plexus};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
@@ -69,7 +69,7 @@ struct OutageScene {
     plexus: Plexus,
     machine: Arc<Plexus>,
     hub: Option<HubProcess>,
-    link: Link,
+    link: FaultyLink,
     tokens: Vec<CreatedToken>,
     proxies: Vec<SharedProcess>,
     /// Writes that have begun in this round.
@@ -115,7 +115,7 @@ impl OutageScene {
         for (name, ..) in AGENTS {
             tokens.push(hub.token(name).await);
         }
-        let link = Link::to(hub.address()).await;
+        let link = FaultyLink::to(hub.address()).await;
         Self {
             plan,
             plexus,
@@ -409,7 +409,7 @@ impl Writer for WritingAgent {
 /// Plays rounds and prints the totals.
 pub(super) async fn run(plan: Plan, count: u64) {
     let mut scene = OutageScene::new(plan).await;
-    let load = Load { most: plan.writes / AGENTS.len(), on_silence: OnSilence::GoOn };
+    let load = Load { most: plan.writes / AGENTS.len(), unanswered_policy: UnansweredPolicy::GoOn };
     let tally = rounds(&mut scene, count, load).await;
     let totals = &scene.totals;
     eprintln!("{totals:?}");

@@ -124,9 +124,9 @@ async fn prepare(client: Client, mut call: PlannedCall) -> PlannedCall {
     if call.point == CrashPoint::Early {
         return call;
     }
-    let asked = client.answered("tools/call", call.request()).await;
-    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
-    call.state = Some(asked["result"]["requestState"].as_str().unwrap().to_owned());
+    let first_answer = client.answered("tools/call", call.request()).await;
+    assert_eq!(first_answer["result"]["resultType"], "input_required", "{first_answer}");
+    call.state = Some(first_answer["result"]["requestState"].as_str().unwrap().to_owned());
     if call.point == CrashPoint::Task {
         let begun = client.answered("tools/call", call.retry()).await;
         // A call that runs just as long as it takes to become a task may be complete instead.

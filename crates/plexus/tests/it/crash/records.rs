@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use plexus_testkit::faults::{Sent, Write};
-use plexus_testkit::{HubProcess, Lane};
+use plexus_testkit::{HubProcess, SessionWriter};
 use serde_json::Value;
 
 /// Number of the newest audit entry.
@@ -50,8 +50,8 @@ impl Records {
 
     /// Checks the calls of one writer: each is in the audit with the right names and in the session once, and an effect
     /// exists only together with its records.
-    pub(super) async fn check(&self, hub: &HubProcess, sent: &Sent<Lane>, effects: &[String]) {
-        let lane = &sent.writer;
+    pub(super) async fn check(&self, hub: &HubProcess, sent: &Sent<SessionWriter>, effects: &[String]) {
+        let writer = &sent.writer;
         let mut sessions: Vec<&str> = Vec::new();
         for (write, done) in sent.acknowledged() {
             let call = self.by_call.get(&done.call_id);
@@ -59,10 +59,10 @@ impl Records {
             assert_eq!(self.by_marker[&write.marker], [done.call_id.as_str()], "{write:?}");
             assert_eq!(call["entries"].as_array().map(Vec::len), Some(2), "{call}");
             assert_eq!(call["outcome"], "ok", "{call}");
-            assert_eq!(call["actor"], lane.subject().as_str(), "{call}");
-            assert_eq!(call["token_id"], lane.token.jti.to_string().as_str(), "{call}");
-            assert_eq!(call["via"], lane.via(), "{call}");
-            assert_eq!(call["tool"], Lane::arguments(write).0, "{call}");
+            assert_eq!(call["actor"], writer.subject().as_str(), "{call}");
+            assert_eq!(call["token_id"], writer.token.jti.to_string().as_str(), "{call}");
+            assert_eq!(call["via"], writer.via(), "{call}");
+            assert_eq!(call["tool"], SessionWriter::arguments(write).0, "{call}");
             sessions.push(call["session_id"].as_str().expect("a session"));
         }
         sessions.dedup();
@@ -70,7 +70,7 @@ impl Records {
         let Some(session) = sessions.first() else { return };
         let events = hub.events(session).await;
         contiguous(&events);
-        let calls = calls(&events, &lane.subject());
+        let calls = calls(&events, &writer.subject());
         for (write, done) in sent.acknowledged() {
             assert_eq!(calls.get(&done.call_id), Some(&(1, 1)), "events of {write:?}");
         }

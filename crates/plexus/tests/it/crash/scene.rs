@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plexus_proto::api::CreatedToken;
 use plexus_testkit::faults::{Scene, Schedule, Sent, Strike, Write, exactly_once};
-use plexus_testkit::{Done, Door, HubProcess, Lane, Link, Plexus};
+use plexus_testkit::{CompletedCall, FaultyLink, HubProcess, Plexus, SessionWriter, WriterProtocol};
 use rand::RngExt;
 use rand::rngs::StdRng;
 
@@ -41,10 +41,10 @@ pub(super) struct HubScene {
     plan: Plan,
     /// `None` only during a restart.
     hub: Option<HubProcess>,
-    link: Link,
+    link: FaultyLink,
     tokens: Vec<CreatedToken>,
     /// The clients of the first round, whose sessions must survive every crash.
-    oldest: Vec<Lane>,
+    oldest: Vec<SessionWriter>,
     /// The newest audit entry before the round.
     since: i64,
     /// The hub was not restarted in this round, so it may still run a call.
@@ -60,7 +60,7 @@ impl HubScene {
         for name in ["ann", "ben", "cid", "dot", "ann"] {
             tokens.push(hub.token(name).await);
         }
-        let link = Link::to(hub.address()).await;
+        let link = FaultyLink::to(hub.address()).await;
         let (hub, oldest) = (Some(hub), Vec::new());
         Self { plexus, plan, hub, link, tokens, oldest, since: 0, survived: true, done_unanswered: 0 }
     }
@@ -92,14 +92,14 @@ impl HubScene {
     }
 
     /// Checks that interrupted writes are complete or absent, and sends them again.
-    async fn check_interrupted(&mut self, sent: &mut [Sent<Lane>]) {
+    async fn check_interrupted(&mut self, sent: &mut [Sent<SessionWriter>]) {
         if self.survived {
             self.terminate().await;
         }
         let records = Records::since(self.hub(), self.since).await;
         for sent in sent {
-            let before = sent.writer.found().await.expect("the hub answers");
-            exactly_once(sent, &before).unwrap_or_else(|wrong| panic!("{:?}: {wrong}", sent.writer.door));
+            let before = sent.writer.stored_markers().await.expect("the hub answers");
+            exactly_once(sent, &before).unwrap_or_else(|wrong| panic!("{:?}: {wrong}", sent.writer.protocol));
             records.check(self.hub(), sent, &before).await;
             self.done_unanswered += retry(sent, &before).await;
         }
@@ -107,7 +107,7 @@ impl HubScene {
 }
 
 impl Scene for HubScene {
-    type Writer = Lane;
+    type Writer = SessionWriter;
     type Fault = Fault;
 
     fn schedule(&self, rng: &mut StdRng) -> Schedule<Fault> {
@@ -119,20 +119,20 @@ impl Scene for HubScene {
     }
 
     /// Every principal with every protocol.
-    async fn writers(&mut self, round: u64) -> Vec<Lane> {
+    async fn writers(&mut self, round: u64) -> Vec<SessionWriter> {
         self.since = records::newest_entry(self.hub()).await;
         self.survived = true;
-        let lane = |index: usize| {
-            let door = Door::nth(index, VERSIONS[index / 3], format!("r{round}-{index}"));
+        let writer = |index: usize| {
+            let protocol = WriterProtocol::nth(index, VERSIONS[index / 3], format!("r{round}-{index}"));
             let token = self.tokens[index % self.tokens.len()].clone();
-            let mut lane = Lane::new(format!("http://{}", self.link.address()), token, door);
+            let mut writer = SessionWriter::new(format!("http://{}", self.link.address()), token, protocol);
             // A hub that shuts down answers with a retryable error.
             if self.plan == Plan::ManyFaults {
-                lane.expect_outages();
+                writer.expect_outages();
             }
-            lane
+            writer
         };
-        (0..12).map(lane).collect()
+        (0..12).map(writer).collect()
     }
 
     async fn strike(&mut self, fault: Fault) {
@@ -164,14 +164,14 @@ impl Scene for HubScene {
         }
     }
 
-    async fn check(&mut self, mut sent: Vec<Sent<Lane>>) {
+    async fn check(&mut self, mut sent: Vec<Sent<SessionWriter>>) {
         if self.plan == Plan::OneFault {
             self.check_interrupted(&mut sent).await;
         }
         for sent in &mut sent {
-            let after = sent.writer.found().await.expect("the hub answers");
+            let after = sent.writer.stored_markers().await.expect("the hub answers");
             assert_eq!(after.len(), sent.attempts.len(), "after the retries every write is stored once");
-            exactly_once(sent, &after).unwrap_or_else(|wrong| panic!("{:?}: {wrong}", sent.writer.door));
+            exactly_once(sent, &after).unwrap_or_else(|wrong| panic!("{:?}: {wrong}", sent.writer.protocol));
         }
         let report = self.hub().api("/api/v1/audit/verify").await;
         assert_eq!(report["ok"], true, "{report}");
@@ -179,8 +179,8 @@ impl Scene for HubScene {
             self.oldest = sent.into_iter().map(|sent| sent.writer).collect();
         }
         // Sessions from before the first fault still exist.
-        for lane in &mut self.oldest {
-            lane.found().await.expect("an old session still answers");
+        for writer in &mut self.oldest {
+            writer.stored_markers().await.expect("an old session still answers");
         }
     }
 }
@@ -207,11 +207,11 @@ fn fault(plan: Plan, rng: &mut StdRng) -> Fault {
 
 /// Repeats the unanswered writes and one answered write, which must not be done twice. Returns how many of the unanswered
 /// ones were already done.
-async fn retry(sent: &mut Sent<Lane>, before: &[String]) -> usize {
+async fn retry(sent: &mut Sent<SessionWriter>, before: &[String]) -> usize {
     let mut done_unanswered = 0;
     let unanswered: Vec<Write> = sent.unanswered().cloned().collect();
     for write in unanswered {
-        let (tool, arguments) = Lane::arguments(&write);
+        let (tool, arguments) = SessionWriter::arguments(&write);
         let again = sent.writer.call(tool, arguments, Some(&write.key)).await.expect("the hub answers");
         let was_done = before.contains(&write.marker);
         assert_eq!(again.replayed, was_done, "{write:?}");
@@ -219,9 +219,12 @@ async fn retry(sent: &mut Sent<Lane>, before: &[String]) -> usize {
     }
     let last = sent.acknowledged().last().map(|(write, done)| (write.clone(), done.clone()));
     if let Some((write, done)) = last {
-        let (tool, arguments) = Lane::arguments(&write);
+        let (tool, arguments) = SessionWriter::arguments(&write);
         let again = sent.writer.call(tool, arguments, Some(&write.key)).await.expect("the hub answers");
-        assert_eq!(Done { call_id: done.call_id.clone(), ..again.clone() }, Done { replayed: true, ..done });
+        assert_eq!(
+            CompletedCall { call_id: done.call_id.clone(), ..again.clone() },
+            CompletedCall { replayed: true, ..done }
+        );
     }
     done_unanswered
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use plexus_testkit::{Link, eventually_within};
+use plexus_testkit::{FaultyLink, eventually_within};
 
 use super::{PATIENCE, Site, random_bytes};
 
@@ -34,7 +34,7 @@ enum Cut {
 /// Copies a file, and cuts connections after equal parts of it have arrived.
 async fn copy_with_cuts(size: usize, cuts: &[Cut], limit: Duration, up: bool) {
     let site = Site::new().await;
-    let client_link = Link::to(site.hub().address()).await;
+    let client_link = FaultyLink::to(site.hub().address()).await;
     let content = random_bytes(size, size as u64);
     let (source, target) = match up {
         true => (site.local_path("source"), site.on_node("target")),

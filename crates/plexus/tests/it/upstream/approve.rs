@@ -1,7 +1,7 @@
 //! `plexus upstream approve`: showing, asking and approving.
 
 use plexus_testkit::fixture::Scripted;
-use plexus_testkit::{HubProcess, Plexus, Ran};
+use plexus_testkit::{HubProcess, Plexus, ProgramOutput};
 use serde_json::{Value, json};
 
 use super::running;
@@ -12,7 +12,7 @@ fn tool(name: &str, description: &str) -> Value {
 }
 
 /// Adds a scripted server.
-async fn add(plexus: &Plexus, name: &str, server: &Scripted) -> Ran {
+async fn add(plexus: &Plexus, name: &str, server: &Scripted) -> ProgramOutput {
     let file = server.file();
     let args: Vec<&str> =
         file["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
@@ -24,10 +24,10 @@ async fn add(plexus: &Plexus, name: &str, server: &Scripted) -> Ran {
 async fn with_pending_tools(names: &[&str]) -> (Plexus, HubProcess) {
     let (plexus, hub) = running().await;
     let server = Scripted::new(plexus.home().join("script.json"));
-    server.says(&[json!([tool("stay", "Stays.")])], None);
+    server.set_script(&[json!([tool("stay", "Stays.")])], None);
     add(&plexus, "s", &server).await.ok();
     let new = names.iter().map(|name| tool(name, "Is new."));
-    server.says(&[new.chain([tool("stay", "Stays.")]).collect()], None);
+    server.set_script(&[new.chain([tool("stay", "Stays.")]).collect()], None);
     plexus.run(&["upstream", "restart", "s"]).await.ok();
     (plexus, hub)
 }
@@ -157,7 +157,7 @@ async fn quarantined_tools_are_named_in_summaries() {
     assert!(!stderr.contains("quarantine") && stderr.contains("Unknown tool"), "{stderr}");
 
     let other = Scripted::new(plexus.home().join("other.json"));
-    other.says(&[json!([tool("odd", "Odd.\u{202E}")])], None);
+    other.set_script(&[json!([tool("odd", "Odd.\u{202E}")])], None);
     add(&plexus, "t", &other).await.ok();
     let list = plexus.run(&["upstream", "list"]).await;
     let expected = "Servers with tools in quarantine: s, t. `plexus upstream approve NAME` shows them.\n";
@@ -168,7 +168,7 @@ async fn quarantined_tools_are_named_in_summaries() {
 async fn changed_tools_are_reported_shown_and_approved_on_request() {
     let (plexus, hub) = running().await;
     let server = Scripted::new(plexus.home().join("script.json"));
-    let says = |tools: Value| server.says(&[tools], None);
+    let says = |tools: Value| server.set_script(&[tools], None);
     says(json!([tool("say", "Says it."), tool("stay", "Stays."), tool("odd", "Odd.\u{202E}")]));
     let added = add(&plexus, "s", &server).await;
     assert!(added.ok().starts_with("s is up and has 2 tools:"), "{added:?}");

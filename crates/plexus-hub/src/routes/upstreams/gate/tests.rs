@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use plexus_upstream::config::Inward;
 
-use super::{RequestOrigin, decides_what_runs, may_lead, may_refer};
+use super::{RequestOrigin, check_network_setting, check_references, is_loader_variable};
 
 fn origin(peer: &str, headers: &[(&'static str, &'static str)]) -> RequestOrigin {
     let headers: HeaderMap = headers
@@ -24,57 +24,59 @@ fn only_direct_loopback_requests_are_local() {
     ] {
         assert_eq!(origin(peer, &[("host", host)]), RequestOrigin::Local, "{peer} {host}");
     }
-    let elsewhere = |peer: &str, headers: &[(&'static str, &'static str)]| match origin(peer, headers) {
+    let remote = |peer: &str, headers: &[(&'static str, &'static str)]| match origin(peer, headers) {
         RequestOrigin::Remote(how) => how,
         RequestOrigin::Local => panic!("{peer} with {headers:?} is treated as local"),
     };
     let here = ("host", "127.0.0.1:7420");
     for peer in ["192.0.2.7", "10.0.0.1", "fe80::1", "0.0.0.0", "::ffff:192.0.2.7"] {
-        assert!(elsewhere(peer, &[here]).contains("comes from"), "{peer}");
+        assert!(remote(peer, &[here]).contains("comes from"), "{peer}");
     }
-    assert!(elsewhere("", &[here]).contains("an unknown origin"));
+    assert!(remote("", &[here]).contains("an unknown origin"));
     for header in ["forwarded", "via", "x-forwarded-for", "x-forwarded-anything", "x-real-ip", "x-client-ip"]
     {
-        let how = elsewhere("127.0.0.1", &[here, (header, "")]);
+        let how = remote("127.0.0.1", &[here, (header, "")]);
         assert!(how.contains(header), "{header}: {how}");
     }
     for host in ["hub.example.net", "localhost.example.net", "192.0.2.7:7420", "[fe80::1]:7420", ""] {
-        assert!(elsewhere("127.0.0.1", &[("host", host)]).contains("not a loopback address"), "{host}");
+        assert!(remote("127.0.0.1", &[("host", host)]).contains("not a loopback address"), "{host}");
     }
-    assert!(elsewhere("127.0.0.1", &[]).contains("no host"));
+    assert!(remote("127.0.0.1", &[]).contains("no host"));
 }
 
 #[test]
 fn references_require_a_local_request() {
-    let elsewhere = RequestOrigin::Remote("comes from afar".to_owned());
-    let refused = may_refer(&elsewhere, true).unwrap_err();
+    let remote = RequestOrigin::Remote("comes from afar".to_owned());
+    let refused = check_references(&remote, true).unwrap_err();
     assert!(refused.message.contains("comes from afar"), "{refused:?}");
-    assert!(may_refer(&RequestOrigin::Local, true).is_ok() && may_refer(&elsewhere, false).is_ok());
+    assert!(
+        check_references(&RequestOrigin::Local, true).is_ok() && check_references(&remote, false).is_ok()
+    );
 }
 
 #[test]
 fn private_networks_require_a_local_request_or_the_setting() {
-    let elsewhere = RequestOrigin::Remote("comes from afar".to_owned());
+    let remote = RequestOrigin::Remote("comes from afar".to_owned());
     let (private, loopback) =
         (Inward { private: true, loopback: false }, Inward { private: false, loopback: true });
     for (inward, word) in [(private, "allow_private"), (loopback, "`url`")] {
-        let refused = may_lead(false, &elsewhere, inward).unwrap_err();
+        let refused = check_network_setting(false, &remote, inward).unwrap_err();
         assert!(refused.message.contains(word) && refused.message.contains("from afar"), "{refused:?}");
         assert!(refused.hint.unwrap().contains("upstreams.private_networks"));
         assert!(
-            may_lead(true, &elsewhere, inward).is_ok()
-                && may_lead(false, &RequestOrigin::Local, inward).is_ok()
+            check_network_setting(true, &remote, inward).is_ok()
+                && check_network_setting(false, &RequestOrigin::Local, inward).is_ok()
         );
     }
-    assert!(may_lead(false, &elsewhere, Inward::default()).is_ok());
+    assert!(check_network_setting(false, &remote, Inward::default()).is_ok());
 }
 
 #[test]
 fn loader_variables_are_detected() {
     for variable in ["PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES"] {
-        assert!(decides_what_runs(variable), "{variable}");
+        assert!(is_loader_variable(variable), "{variable}");
     }
     for variable in ["PATH_TO_FILES", "API_KEY", "OLD_PATH", "HOME"] {
-        assert!(!decides_what_runs(variable), "{variable}");
+        assert!(!is_loader_variable(variable), "{variable}");
     }
 }

@@ -22,13 +22,13 @@ pub(super) struct Identity {
 impl Identity {
     /// The identity of a running process.
     pub(super) fn of(pid: u32) -> Option<Self> {
-        Stat::of(pid).map(|stat| Self { pid, born: stat.born })
+        Stat::of(pid).map(|stat| Self { pid, born: stat.start_ticks })
     }
 
     /// Reads the identity that a process has written to a file.
     pub(super) fn written(path: &Path) -> Option<Self> {
         let stat = Stat::parse(&fs::read_to_string(path).ok()?)?;
-        Some(Self { pid: stat.pid, born: stat.born })
+        Some(Self { pid: stat.pid, born: stat.start_ticks })
     }
 
     /// The format that [`Self::written`] reads.
@@ -39,7 +39,7 @@ impl Identity {
 
     /// Whether this process is still running.
     pub(super) fn is_alive(&self) -> bool {
-        Stat::of(self.pid).is_some_and(|stat| stat.born == self.born && !stat.dead)
+        Stat::of(self.pid).is_some_and(|stat| stat.start_ticks == self.born && !stat.dead)
     }
 
     /// Sends a signal to its process group, unless the process has ended.

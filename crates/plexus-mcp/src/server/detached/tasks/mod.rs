@@ -56,7 +56,7 @@ pub(in crate::server) async fn detach(
         end: None,
     };
     // Supervised, so that a dropped request does not leave a stored task that does not run.
-    state.supervisor.see_through(Stage::Work, "MCP task", begin(state.clone(), record, call)).await
+    state.supervisor.run_to_completion(Stage::Work, "MCP task", begin(state.clone(), record, call)).await
 }
 
 async fn begin(state: Arc<State>, record: TaskRecord, call: RunningCall) -> Result<String, Box<RunningCall>> {

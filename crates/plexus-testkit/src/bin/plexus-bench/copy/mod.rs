@@ -14,17 +14,17 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use serde::Serialize;
 
-use crate::args::AsideArgs;
+use crate::args::MeasurementArgs;
 use crate::contenders;
 use crate::machine::Machine;
 use crate::nodes::site::{NODE, Site};
-use crate::report::write_aside;
+use crate::report::write_measurement;
 use crate::run::median;
 use sshd::Sshd;
 
 /// Seconds of one way of copying.
 #[derive(Debug, Serialize)]
-struct Way {
+struct CopyTimes {
     name: String,
     /// To the other machine, and back; medians.
     there: f64,
@@ -36,12 +36,12 @@ struct Measured {
     machine: Machine,
     megabytes: u64,
     rounds: usize,
-    ways: Vec<Way>,
+    ways: Vec<CopyTimes>,
     /// Why scp was not measured, if it was not.
     without_scp: Option<String>,
 }
 
-pub(crate) async fn run(args: AsideArgs) -> Result<()> {
+pub(crate) async fn run(args: MeasurementArgs) -> Result<()> {
     let scratch = tempfile::tempdir().context("a temporary folder")?;
     let plexus = args.plexus()?;
     let machine = Machine::look(&plexus)?;
@@ -91,7 +91,7 @@ pub(crate) async fn run(args: AsideArgs) -> Result<()> {
     }
     ways.push(disk.way("`cp` on the disk")?);
     let measured = Measured { machine, megabytes, rounds, ways, without_scp };
-    write_aside("copy", &report::text(&measured)?, &measured, &args)
+    write_measurement("copy", &report::text(&measured)?, &measured, &args)
 }
 
 #[derive(Debug, Default)]
@@ -101,18 +101,18 @@ struct Times {
 }
 
 impl Times {
-    fn way(self, name: &str) -> Result<Way> {
+    fn way(self, name: &str) -> Result<CopyTimes> {
         let (there, back) = (median(self.there.into_iter())?, median(self.back.into_iter())?);
-        Ok(Way { name: name.to_owned(), there, back })
+        Ok(CopyTimes { name: name.to_owned(), there, back })
     }
 }
 
 /// Runs a copy, compares the result with the source and removes it.
 fn timed(mut command: Command, source: &Path, target: &Path) -> Result<f64> {
     let begun = Instant::now();
-    let ran = command.stdin(Stdio::null()).output().context("a program that copies")?;
+    let output = command.stdin(Stdio::null()).output().context("a program that copies")?;
     let seconds = begun.elapsed().as_secs_f64();
-    ensure!(ran.status.success(), "{command:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     let same = Command::new("cmp").args([source, target]).status().context("cmp")?;
     ensure!(same.success(), "{command:?}: the copy differs from the source");
     std::fs::remove_file(target).with_context(|| target.display().to_string())?;

@@ -15,10 +15,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::args::AsideArgs;
+use crate::args::MeasurementArgs;
 use crate::machine::Machine;
 use crate::nodes::site::Site;
-use crate::report::write_aside;
+use crate::report::write_measurement;
 use crate::run::median;
 
 /// The tool may take this many times as long as ripgrep.
@@ -92,7 +92,7 @@ fn searches() -> Vec<Search> {
     ]
 }
 
-pub(crate) async fn run(args: AsideArgs) -> Result<()> {
+pub(crate) async fn run(args: MeasurementArgs) -> Result<()> {
     let version = Command::new("rg").arg("--version").output();
     let Ok(version) = version else {
         bail!("ripgrep is required for the comparison: install `rg` (Debian: ripgrep)");
@@ -111,7 +111,7 @@ pub(crate) async fn run(args: AsideArgs) -> Result<()> {
         rows.push(measure(&site, &root, &search, rounds).await?);
     }
     let measured = Measured { machine: Machine::look(&plexus)?, ripgrep, files, rows };
-    write_aside("files", &report::text(&measured)?, &measured, &args)
+    write_measurement("files", &report::text(&measured)?, &measured, &args)
 }
 
 async fn measure(site: &Site, root: &Path, search: &Search, rounds: usize) -> Result<Row> {

@@ -12,9 +12,9 @@ pub(crate) mod site;
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-use crate::args::AsideArgs;
+use crate::args::MeasurementArgs;
 use crate::machine::Machine;
-use crate::report::write_aside;
+use crate::report::write_measurement;
 use idle::Idle;
 use output::Flood;
 use round_trip::RoundTrip;
@@ -29,7 +29,7 @@ struct Measured {
     idle: Idle,
 }
 
-pub(crate) async fn run(args: AsideArgs) -> Result<()> {
+pub(crate) async fn run(args: MeasurementArgs) -> Result<()> {
     let scratch = tempfile::tempdir().context("a temporary folder")?;
     let plexus = args.plexus()?;
     let (rounds, calls, nodes) = if args.quick { (1, 300, 20) } else { (5, 2_000, 200) };
@@ -44,5 +44,5 @@ pub(crate) async fn run(args: AsideArgs) -> Result<()> {
     let site = Site::open(&plexus, &scratch.path().join("idle"), None).await?;
     let idle = idle::measure(&site, nodes).await?;
     let measured = Measured { machine: Machine::look(&plexus)?, round_trips, floods, idle };
-    write_aside("nodes", &report::text(&measured)?, &measured, &args)
+    write_measurement("nodes", &report::text(&measured)?, &measured, &args)
 }

@@ -12,7 +12,7 @@ use super::site::Site;
 use crate::process::Tree;
 use crate::run::median;
 use crate::wire::Era;
-use crate::workload::{Lane, Workload};
+use crate::workload::{AgentConnection, Workload};
 
 /// Approximate size of the frame of such a call.
 const FRAME: usize = 400;
@@ -44,7 +44,7 @@ pub(super) async fn measure(
 ) -> Result<RoundTrip> {
     let folder = tempfile::tempdir().context("a temporary folder")?;
     let (_echo, address) = Tree::start_server(&["web-socket"], folder.path().join("echo.log"))?;
-    let mut lane = Lane::open(&site.endpoint, Era::Stateless, Workload::OnNode).await?;
+    let mut agent = AgentConnection::open(&site.endpoint, Era::Stateless, Workload::OnNode).await?;
     let (mut echoes, mut ways) = (vec![], vec![]);
     let mut times = Histogram::<u64>::new_with_bounds(1, 60_000_000, 3).context("a histogram")?;
     for _ in 0..rounds {
@@ -52,7 +52,7 @@ pub(super) async fn measure(
         let (count, seconds) = site.node_calls().await?;
         for _ in 0..calls {
             let begun = Instant::now();
-            lane.call().await?;
+            agent.call().await?;
             times.record(u64::try_from(begun.elapsed().as_micros())?.max(1))?;
         }
         let (count, seconds) = {
@@ -80,9 +80,9 @@ async fn echo(address: &str, calls: usize) -> Result<f64> {
     for _ in 0..calls {
         let begun = Instant::now();
         socket.send(Message::text(text.as_str())).await?;
-        let said = socket.next().await.context("the echo server is gone")??;
+        let reply = socket.next().await.context("the echo server is gone")??;
         all += begun.elapsed();
-        ensure!(said.to_text()? == text, "the echo differs from the message");
+        ensure!(reply.to_text()? == text, "the echo differs from the message");
     }
     Ok(all.as_secs_f64() * 1e6 / calls as f64)
 }

@@ -50,7 +50,7 @@ impl Site {
         let node = Tree::start(command, home.join("node.log"))?;
         let begun = Instant::now();
         while self.get(&format!("/api/v1/nodes/{NODE}")).await?["state"] != "online" {
-            ensure!(begun.elapsed() < PATIENCE, "the node is not linked: {}", node.last_words());
+            ensure!(begun.elapsed() < PATIENCE, "the node is not linked: {}", node.log_tail());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         Ok(node)

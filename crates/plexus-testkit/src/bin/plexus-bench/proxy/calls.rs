@@ -8,12 +8,12 @@ use serde_json::json;
 
 use super::Plan;
 use super::site::Site;
-use super::talk::Talk;
+use super::stdio_connection::StdioConnection;
 use crate::measure::histogram;
 use crate::process::Tree;
 use crate::run::median;
 use crate::wire::Era;
-use crate::workload::{Lane, Workload};
+use crate::workload::{AgentConnection, Workload};
 
 /// One kind of call; medians of the rounds.
 #[derive(Debug, Serialize)]
@@ -32,25 +32,25 @@ pub(super) struct Times {
 }
 
 /// A path to the hub through the proxy.
-enum Way {
-    Http { lane: Lane, _proxy: Option<Tree> },
-    Stdio { talk: Talk, request: String, workload: Workload, _proxy: Tree },
+enum CallPath {
+    Http { agent: AgentConnection, _proxy: Option<Tree> },
+    Stdio { connection: StdioConnection, request: String, workload: Workload, _proxy: Tree },
 }
 
-impl Way {
+impl CallPath {
     async fn stdio(site: &Site, era: Era, workload: Workload) -> Result<Self> {
-        let (proxy, input, output) = site.talking("stdio")?;
-        let mut talk = Talk::begin(era, input, output).await?;
+        let (proxy, input, output) = site.start_over_stdio("stdio")?;
+        let mut connection = StdioConnection::begin(era, input, output).await?;
         let item = json!({ "name": "todo", "arguments": { "action": "add", "text": "bench" } });
-        talk.ask("tools/call", item).await?;
-        let request = talk.request(workload.method(), workload.params());
-        Ok(Self::Stdio { talk, request, workload, _proxy: proxy })
+        connection.call_method("tools/call", item).await?;
+        let request = connection.request(workload.method(), workload.params());
+        Ok(Self::Stdio { connection, request, workload, _proxy: proxy })
     }
 
     async fn call(&mut self) -> Result<()> {
         match self {
-            Self::Http { lane, .. } => lane.call().await,
-            Self::Stdio { talk, request, workload, .. } => talk.call(request, *workload).await,
+            Self::Http { agent, .. } => agent.call().await,
+            Self::Stdio { connection, request, workload, .. } => connection.call(request, *workload).await,
         }
     }
 
@@ -78,27 +78,30 @@ pub(super) async fn measure(site: &Site, plan: Plan) -> Result<Vec<Calls>> {
 }
 
 async fn compare(site: &Site, plan: Plan, era: Era, workload: Workload) -> Result<Calls> {
-    let (proxy, endpoint) = site.listening("http")?;
-    let straight = Lane::open(&site.endpoint, era, workload).await.context("straight")?;
-    let over_http = Lane::open(&endpoint, era, workload).await.context("over HTTP")?;
-    let mut ways = [
-        Way::Http { lane: straight, _proxy: None },
-        Way::Http { lane: over_http, _proxy: Some(proxy) },
-        Way::stdio(site, era, workload).await.context("over stdio")?,
+    let (proxy, endpoint) = site.start_over_http("http")?;
+    let direct_connection = AgentConnection::open(&site.endpoint, era, workload).await.context("straight")?;
+    let over_http = AgentConnection::open(&endpoint, era, workload).await.context("over HTTP")?;
+    let mut paths = [
+        CallPath::Http { agent: direct_connection, _proxy: None },
+        CallPath::Http { agent: over_http, _proxy: Some(proxy) },
+        CallPath::stdio(site, era, workload).await.context("over stdio")?,
     ];
     let mut rounds: [Vec<Times>; 3] = Default::default();
     // The first round is a warm-up.
     for round in 0..=plan.rounds {
-        for (way, rounds) in ways.iter_mut().zip(&mut rounds) {
-            let times = way.times(plan.calls).await?;
+        for (path, rounds) in paths.iter_mut().zip(&mut rounds) {
+            let times = path.times(plan.calls).await?;
             if round > 0 {
                 rounds.push(times);
             }
         }
     }
     let [direct, http, stdio] = rounds.map(|rounds| {
-        let of = |figure: fn(&Times) -> f64| median(rounds.iter().map(figure));
-        Ok::<_, anyhow::Error>(Times { p50_us: of(|times| times.p50_us)?, p99_us: of(|times| times.p99_us)? })
+        let median_of = |figure: fn(&Times) -> f64| median(rounds.iter().map(figure));
+        Ok::<_, anyhow::Error>(Times {
+            p50_us: median_of(|times| times.p50_us)?,
+            p99_us: median_of(|times| times.p99_us)?,
+        })
     });
     Ok(Calls { era, call: workload.name(), direct: direct?, http: http?, stdio: stdio? })
 }

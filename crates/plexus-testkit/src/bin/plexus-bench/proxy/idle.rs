@@ -8,10 +8,10 @@ use serde_json::json;
 
 use super::Plan;
 use super::site::Site;
-use super::talk::Talk;
+use super::stdio_connection::StdioConnection;
 use crate::process::Tree;
 use crate::wire::Era;
-use crate::workload::{Lane, Workload};
+use crate::workload::{AgentConnection, Workload};
 
 #[derive(Debug, Serialize)]
 pub(super) struct Idle {
@@ -22,16 +22,16 @@ pub(super) struct Idle {
 }
 
 pub(super) async fn measure(site: &Site, plan: Plan) -> Result<Vec<Idle>> {
-    let (talking, input, output) = site.talking("idle-stdio")?;
-    let mut talk = Talk::begin(Era::Session, input, output).await?;
-    let tools = talk.ask("tools/list", json!({})).await?;
+    let (start_over_stdio, input, output) = site.start_over_stdio("idle-stdio")?;
+    let mut connection = StdioConnection::begin(Era::Session, input, output).await?;
+    let tools = connection.call_method("tools/list", json!({})).await?;
     ensure!(tools["result"]["tools"].as_array().is_some_and(|tools| !tools.is_empty()), "no tools: {tools}");
-    let (listening, endpoint) = site.listening("idle-http")?;
-    let _lane = Lane::open(&endpoint, Era::Session, Workload::ListTools(1)).await?;
+    let (listening, endpoint) = site.start_over_http("idle-http")?;
+    let _lane = AgentConnection::open(&endpoint, Era::Session, Workload::ListTools(1)).await?;
     tokio::time::sleep(Duration::from_secs(plan.rest_seconds)).await;
     let look = |way: &'static str, proxy: &Tree| {
         let usage = proxy.alone()?;
         anyhow::Ok(Idle { way, rss_mb: usage.rss as f64 / 1e6, anonymous_mb: usage.anonymous as f64 / 1e6 })
     };
-    Ok(vec![look("stdio", &talking)?, look("HTTP", &listening)?])
+    Ok(vec![look("stdio", &start_over_stdio)?, look("HTTP", &listening)?])
 }

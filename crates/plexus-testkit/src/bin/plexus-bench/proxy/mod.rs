@@ -4,22 +4,22 @@
 //! sequentially. Then the hub is stopped: how fast writes are stored, compared with writing and syncing a file on
 //! the same disk, and how fast they are delivered when the hub is back.
 
-mod away;
 mod calls;
 mod idle;
+mod offline_writes;
 mod report;
 mod site;
-mod talk;
+mod stdio_connection;
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-use crate::args::AsideArgs;
+use crate::args::MeasurementArgs;
 use crate::machine::Machine;
-use crate::report::write_aside;
-use away::{Away, Replay};
+use crate::report::write_measurement;
 use calls::Calls;
 use idle::Idle;
+use offline_writes::{Replay, WriteRates};
 use site::Site;
 
 /// All measurements of a run.
@@ -27,7 +27,7 @@ use site::Site;
 struct Measured {
     machine: Machine,
     calls: Vec<Calls>,
-    away: Away,
+    away: WriteRates,
     replays: Vec<Replay>,
     idle: Vec<Idle>,
 }
@@ -48,7 +48,7 @@ struct Plan {
 const FULL: Plan = Plan { rounds: 9, calls: 1_000, writes: 2_000, rows: 10_000, rest_seconds: 10 };
 const QUICK: Plan = Plan { rounds: 1, calls: 50, writes: 50, rows: 200, rest_seconds: 1 };
 
-pub(crate) async fn run(args: AsideArgs) -> Result<()> {
+pub(crate) async fn run(args: MeasurementArgs) -> Result<()> {
     // Not in /tmp, which may be in memory: the disk is measured.
     let scratch = tempfile::tempdir_in("/var/tmp").context("a temporary folder")?;
     let plexus = args.plexus()?;
@@ -60,12 +60,12 @@ pub(crate) async fn run(args: AsideArgs) -> Result<()> {
     eprintln!("proxies with nothing to do");
     let idle = idle::measure(&site, plan).await?;
     eprintln!("writes without a hub");
-    let away = away::store(&mut site, plan).await?;
+    let away = offline_writes::store(&mut site, plan).await?;
     let mut replays = Vec::new();
     for conversations in [1, 10] {
         eprintln!("{} kept writes of {conversations} conversation(s)", plan.rows);
-        replays.push(away::replay(&mut site, plan, conversations).await?);
+        replays.push(offline_writes::replay(&mut site, plan, conversations).await?);
     }
     let measured = Measured { machine, calls, away, replays, idle };
-    write_aside("proxy", &report::text(&measured)?, &measured, &args)
+    write_measurement("proxy", &report::text(&measured)?, &measured, &args)
 }

@@ -31,7 +31,7 @@ impl Site {
     }
 
     /// Stops the hub.
-    pub(super) async fn leave(&mut self) -> Result<()> {
+    pub(super) async fn stop_hub(&mut self) -> Result<()> {
         match self.hub.take() {
             Some(hub) => hub.stop().await,
             None => Ok(()),
@@ -39,7 +39,7 @@ impl Site {
     }
 
     /// Restarts it at the same address.
-    pub(super) async fn come_back(&mut self) -> Result<()> {
+    pub(super) async fn restart_hub(&mut self) -> Result<()> {
         let (folder, address) = (self.folder.join("hub"), self.endpoint.address.to_string());
         self.hub = Some(contenders::up_at(&self.plexus, &folder, &address).await?.0);
         Ok(())
@@ -68,17 +68,19 @@ impl Site {
     }
 
     /// A proxy over stdio.
-    pub(super) fn talking(&self, agent: &str) -> Result<(Tree, ChildStdin, ChildStdout)> {
-        Tree::start_talking(self.command(agent), self.log(agent))
+    pub(super) fn start_over_stdio(&self, agent: &str) -> Result<(Tree, ChildStdin, ChildStdout)> {
+        Tree::start_with_pipes(self.command(agent), self.log(agent))
     }
 
     /// A proxy on a port.
-    pub(super) fn listening(&self, agent: &str) -> Result<(Tree, Endpoint)> {
+    pub(super) fn start_over_http(&self, agent: &str) -> Result<(Tree, Endpoint)> {
         let mut command = self.command(agent);
         command.args(["--http", "127.0.0.1:0"]).env("PLEXUS_PROXY_SECRET", SECRET);
         let (tree, line) = Tree::start_to_line(command, self.log(agent))?;
-        let said: Value = serde_json::from_str(&line).with_context(|| format!("not where it is: {line}"))?;
-        let url = said["url"].as_str().and_then(|url| url.strip_prefix("http://")?.strip_suffix("/mcp"));
+        let announcement: Value =
+            serde_json::from_str(&line).with_context(|| format!("not where it is: {line}"))?;
+        let url =
+            announcement["url"].as_str().and_then(|url| url.strip_prefix("http://")?.strip_suffix("/mcp"));
         let address = url.with_context(|| format!("no address: {line}"))?.parse().context("an address")?;
         Ok((tree, Endpoint { address, path: "/mcp", token: Some(SECRET.to_owned()) }))
     }
@@ -86,12 +88,12 @@ impl Site {
     /// The outbox of an agent's proxies, opened by another process.
     pub(super) async fn outbox(&self, agent: &str) -> Result<Outbox> {
         let proxies = self.data().join(plexus_kit::config::PROXY_FOLDER);
-        let named = |path: &PathBuf| {
+        let belongs_to_agent = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             name.strip_prefix(agent).is_some_and(|rest| rest.starts_with('-') && !rest[1..].contains('-'))
         };
         let mut folders = std::fs::read_dir(&proxies)?.flatten().map(|entry| entry.path());
-        let folder = folders.find(named).context("the proxy has no folder")?;
+        let folder = folders.find(belongs_to_agent).context("the proxy has no folder")?;
         open(&folder.join(plexus_proxy::OUTBOX_FILE)).await
     }
 

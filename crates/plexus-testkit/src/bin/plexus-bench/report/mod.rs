@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-use crate::args::{Args, AsideArgs};
+use crate::args::{Args, MeasurementArgs};
 use crate::run::Results;
 
 /// In a Markdown file, tables are between these lines; the rest of the file is not changed.
@@ -39,7 +39,12 @@ pub(crate) fn write(results: &Results, args: &Args) -> Result<()> {
 }
 
 /// The same for the additional measurement with this name.
-pub(crate) fn write_aside(name: &str, text: &str, measured: &impl Serialize, args: &AsideArgs) -> Result<()> {
+pub(crate) fn write_measurement(
+    name: &str,
+    text: &str,
+    measured: &impl Serialize,
+    args: &MeasurementArgs,
+) -> Result<()> {
     let json = args.json.as_deref().map(|path| (path, measured));
     put(&format!("make bench ARGS={name}"), text, json, args.docs.as_deref())
 }

@@ -27,8 +27,8 @@ const COMPLETE: &str = r#","resultType":"complete","_meta":{"io.modelcontextprot
 
 impl Echo {
     pub(super) fn new(idle: usize, sessions: bool) -> Self {
-        let say = json!({ "type": "string", "description": "What to say" });
-        let schema = json!({ "type": "object", "properties": { "text": say }, "required": ["text"] });
+        let text = json!({ "type": "string", "description": "What to say" });
+        let schema = json!({ "type": "object", "properties": { "text": text }, "required": ["text"] });
         let tool = |name: &str| {
             json!({
                 "name": name,

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::say;
+use super::print_address;
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct Text {
@@ -52,6 +52,6 @@ pub(super) async fn run(tools: usize) -> Result<()> {
     let hub = TestHub::start().await;
     hub.registry().add((0..tools).map(|number| Tool::typed(Idle(format!("idle_{number:04}")))));
     let token = hub.token("bench", &["call:*"]).await.token;
-    say(&format!("{} {token}", hub.address()))?;
+    print_address(&format!("{} {token}", hub.address()))?;
     std::future::pending().await
 }

@@ -62,7 +62,7 @@ pub(crate) async fn run(server: Server) -> Result<()> {
 
 async fn listen(router: Router) -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await.context("a free port")?;
-    say(&listener.local_addr()?.to_string())?;
+    print_address(&listener.local_addr()?.to_string())?;
     let listener = listener.tap_io(|stream| {
         // An error only makes the answers slower.
         let _ = stream.set_nodelay(true);
@@ -70,7 +70,7 @@ async fn listen(router: Router) -> Result<()> {
     axum::serve(listener, router).await.context("the server ended")
 }
 
-fn say(line: &str) -> Result<()> {
+fn print_address(line: &str) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{line}").and_then(|()| stdout.flush()).context("cannot write to standard output")
 }

@@ -6,10 +6,10 @@ use axum::extract::ws::{Message, WebSocket};
 use axum::routing::any;
 
 pub(super) fn echo() -> Router {
-    Router::new().route("/", any(async |upgrade: WebSocketUpgrade| upgrade.on_upgrade(say_back)))
+    Router::new().route("/", any(async |upgrade: WebSocketUpgrade| upgrade.on_upgrade(echo_message)))
 }
 
-async fn say_back(mut socket: WebSocket) {
+async fn echo_message(mut socket: WebSocket) {
     while let Some(Ok(message)) = socket.recv().await {
         if matches!(message, Message::Text(_)) && socket.send(message).await.is_err() {
             return;

@@ -11,18 +11,18 @@ use serde_json::{Value, json};
 
 use super::Plan;
 use super::site::Site;
-use super::talk::Talk;
+use super::stdio_connection::StdioConnection;
 use crate::client::Connection;
 use crate::wire::Era;
 
 /// Time limit for the delivery of queued writes.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 /// Polling interval for the remaining writes.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(20);
 
 /// Stored writes per second.
 #[derive(Debug, Serialize)]
-pub(super) struct Away {
+pub(super) struct WriteRates {
     /// Baseline: writing and syncing the same number of bytes to a file.
     pub(super) bare: f64,
     pub(super) outbox: f64,
@@ -56,16 +56,16 @@ fn row(number: usize, conversations: usize) -> NewWrite {
 }
 
 /// How fast writes are stored. The hub is down afterwards.
-pub(super) async fn store(site: &mut Site, plan: Plan) -> Result<Away> {
-    let (_listening, endpoint) = site.listening("away-http")?;
+pub(super) async fn store(site: &mut Site, plan: Plan) -> Result<WriteRates> {
+    let (_listening, endpoint) = site.start_over_http("away-http")?;
     let mut connection = Connection::open(endpoint.address).await?;
     let request = endpoint.request(Era::Stateless, None, "tools/list", json!({}));
     let status = connection.exchange(&request).await?.status;
     ensure!(status == 200, "no tools: {status}");
-    let (_talking, input, output) = site.talking("away-stdio")?;
-    let mut talk = Talk::begin(Era::Stateless, input, output).await?;
-    talk.ask("tools/list", json!({})).await?;
-    site.leave().await?;
+    let (_talking, input, output) = site.start_over_stdio("away-stdio")?;
+    let mut stdio_client = StdioConnection::begin(Era::Stateless, input, output).await?;
+    stdio_client.call_method("tools/list", json!({})).await?;
+    site.stop_hub().await?;
     let call = |number: usize| json!({ "name": "scratchpad", "arguments": arguments(number) });
     // The first write of each proxy detects that the hub is down.
     let mut begun = Instant::now();
@@ -79,7 +79,7 @@ pub(super) async fn store(site: &mut Site, plan: Plan) -> Result<Away> {
     }
     let http = per_second(plan.writes, begun);
     for number in 0..=plan.writes {
-        let answer = talk.ask("tools/call", call(number)).await?;
+        let answer = stdio_client.call_method("tools/call", call(number)).await?;
         ensure!(is_queued(&answer), "not queued: {answer}");
         if number == 0 {
             begun = Instant::now();
@@ -92,7 +92,7 @@ pub(super) async fn store(site: &mut Site, plan: Plan) -> Result<Away> {
         outbox.enqueue(row(number, 1)).await?;
     }
     let queued = per_second(plan.writes, begun);
-    Ok(Away { bare: bare(site, plan.writes)?, outbox: queued, http, stdio })
+    Ok(WriteRates { bare: bare(site, plan.writes)?, outbox: queued, http, stdio })
 }
 
 fn is_queued(answer: &Value) -> bool {
@@ -117,22 +117,22 @@ fn bare(site: &Site, writes: usize) -> Result<f64> {
 /// How fast queued writes are delivered. The hub is down before and after.
 pub(super) async fn replay(site: &mut Site, plan: Plan, conversations: usize) -> Result<Replay> {
     let agent = format!("replay-{conversations}");
-    let (_proxy, input, output) = site.talking(&agent)?;
+    let (_proxy, input, output) = site.start_over_stdio(&agent)?;
     // The proxy answers once its outbox is open.
-    let mut talk = Talk::begin(Era::Session, input, output).await?;
-    talk.ask("tools/list", json!({})).await?;
+    let mut stdio_client = StdioConnection::begin(Era::Session, input, output).await?;
+    stdio_client.call_method("tools/list", json!({})).await?;
     let outbox = site.outbox(&agent).await?;
     for number in 0..plan.rows {
         outbox.enqueue(row(number, conversations)).await?;
     }
-    site.come_back().await?;
+    site.restart_hub().await?;
     let ready = Instant::now();
     let first = wait(&outbox, plan.rows as u64 - 1).await?;
     wait(&outbox, 0).await?;
     let seconds = first.elapsed().as_secs_f64();
     let counts = outbox.counts().await?;
     ensure!(counts.dead == 0, "{} could not be delivered", counts.dead);
-    site.leave().await?;
+    site.stop_hub().await?;
     Ok(Replay {
         rows: plan.rows,
         conversations,
@@ -146,8 +146,8 @@ pub(super) async fn replay(site: &mut Site, plan: Plan, conversations: usize) ->
 async fn wait(outbox: &Outbox, most: u64) -> Result<Instant> {
     let begun = Instant::now();
     while outbox.counts().await?.pending > most {
-        ensure!(begun.elapsed() < PATIENCE, "the queued writes were not delivered in time");
-        tokio::time::sleep(LOOK).await;
+        ensure!(begun.elapsed() < TIMEOUT, "the queued writes were not delivered in time");
+        tokio::time::sleep(POLL).await;
     }
     Ok(Instant::now())
 }

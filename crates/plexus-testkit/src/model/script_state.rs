@@ -8,18 +8,18 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::reply::{Refusal, Reply, ReplyCall};
-use super::request::{Message, ModelRequest, ParsedRequest, Played, Wire};
+use super::request::{AnswerSource, Message, ModelRequest, ParsedRequest, Wire};
 use super::script::{Fault, Script, Turn, Usage};
 
 /// Only a client in an endless loop gets near this.
-const REQUESTS: usize = 500;
+const MAX_REQUESTS: usize = 500;
 /// Time limit for a test to release a point at which a client waits.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The answer to requests that are not part of the script: short, and valid as a title or a yes.
-const ASIDE: &str = "ok";
+const UNSCRIPTED_REPLY: &str = "ok";
 
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(super) struct ScriptState {
     script: Script,
     /// Part of every call id, so that the calls of another model are not confused with this one's.
     tag: String,
@@ -42,13 +42,13 @@ pub(super) struct Record {
 /// The answer to a client.
 #[derive(Debug)]
 pub(super) enum Answer {
-    Whole(Reply),
+    Complete(Reply),
     /// Only the first half of the reply.
-    Half(Reply),
+    Truncated(Reply),
     Refused(Refusal),
 }
 
-impl Stage {
+impl ScriptState {
     pub(super) fn new(script: Script) -> Self {
         let record = Record { attempts: vec![0; script.len()], ..Record::default() };
         let tag = format!("{:08x}", rand::random::<u32>());
@@ -66,15 +66,15 @@ impl Stage {
         headers: Vec<(String, String)>,
         parsed: ParsedRequest,
     ) -> Answer {
-        let mut decided = None;
-        self.record.send_modify(|record| decided = Some(self.decide(record, wire, headers, parsed)));
-        let Some((answer, pause)) = decided else {
+        let mut decision = None;
+        self.record.send_modify(|record| decision = Some(self.decide(record, wire, headers, parsed)));
+        let Some((answer, pause)) = decision else {
             return Answer::Refused(Refusal::Broken("nothing was decided".to_owned()));
         };
         if let Some(point) = pause {
             let released = |record: &Record| record.released.contains(&point);
             let mut record = self.record.subscribe();
-            if tokio::time::timeout(PATIENCE, record.wait_for(released)).await.is_err() {
+            if tokio::time::timeout(TIMEOUT, record.wait_for(released)).await.is_err() {
                 return Answer::Refused(Refusal::Broken(format!(
                     "the test did not release `{point}` in time"
                 )));
@@ -91,28 +91,34 @@ impl Stage {
         headers: Vec<(String, String)>,
         parsed: ParsedRequest,
     ) -> (Answer, Option<String>) {
-        if record.requests.len() == REQUESTS {
-            let why = format!("{REQUESTS} requests were made, more than any script needs");
-            return (Answer::Refused(Refusal::Invalid(why)), None);
+        if record.requests.len() == MAX_REQUESTS {
+            let reason = format!("{MAX_REQUESTS} requests were made, more than any script needs");
+            return (Answer::Refused(Refusal::Invalid(reason)), None);
         }
-        let place = record.requests.len();
-        record.requests.push(ModelRequest { wire, headers, parsed, played: Played::Aside });
-        let parsed = record.requests[place].parsed.clone();
-        let (played, answer, pause) = match self.turn_for(&parsed) {
+        let index = record.requests.len();
+        record.requests.push(ModelRequest { wire, headers, parsed, answer_source: AnswerSource::Unscripted });
+        let parsed = record.requests[index].parsed.clone();
+        let (answer_source, answer, pause) = match self.turn_for(&parsed) {
             Ok(Some(number)) => {
                 let turn = &self.script.turns[number];
                 match self.reply(record, number, turn, &parsed) {
                     Ok(reply) => {
-                        let (played, answer) = attempt(record, number, turn, reply);
-                        (played, answer, turn.pause.clone())
+                        let (answer_source, answer) = attempt(record, number, turn, reply);
+                        (answer_source, answer, turn.pause.clone())
                     }
-                    Err(why) => (Played::Misfit(why.clone()), Answer::Refused(Refusal::Invalid(why)), None),
+                    Err(reason) => (
+                        AnswerSource::Mismatch(reason.clone()),
+                        Answer::Refused(Refusal::Invalid(reason)),
+                        None,
+                    ),
                 }
             }
-            Ok(None) => (Played::Aside, Answer::Whole(aside(record, &parsed)), None),
-            Err(why) => (Played::Misfit(why.clone()), Answer::Refused(Refusal::Invalid(why)), None),
+            Ok(None) => (AnswerSource::Unscripted, Answer::Complete(unscripted_reply(record, &parsed)), None),
+            Err(reason) => {
+                (AnswerSource::Mismatch(reason.clone()), Answer::Refused(Refusal::Invalid(reason)), None)
+            }
         };
-        record.requests[place].played = played;
+        record.requests[index].answer_source = answer_source;
         record.reached.extend(pause.clone());
         (answer, pause)
     }
@@ -144,8 +150,8 @@ impl Stage {
         next
     }
 
-    fn call_id(&self, turn: usize, place: usize, serial: usize) -> String {
-        format!("call_{}_{turn}_{place}_{serial}", self.tag)
+    fn call_id(&self, turn: usize, index: usize, serial: usize) -> String {
+        format!("call_{}_{turn}_{index}_{serial}", self.tag)
     }
 
     /// The turn of a call, if this model made it.
@@ -164,9 +170,9 @@ impl Stage {
         record.replies += 1;
         let serial = record.replies;
         let mut calls = Vec::new();
-        for (place, (tool, arguments)) in turn.calls.iter().enumerate() {
+        for (index, (tool, arguments)) in turn.calls.iter().enumerate() {
             calls.push(ReplyCall {
-                id: self.call_id(number, place, serial),
+                id: self.call_id(number, index, serial),
                 tool: tool.among(&parsed.tools)?.clone(),
                 arguments: arguments.clone(),
             });
@@ -176,21 +182,23 @@ impl Stage {
 }
 
 /// The turn, or the fault that is due at this attempt.
-fn attempt(record: &mut Record, number: usize, turn: &Turn, reply: Reply) -> (Played, Answer) {
+fn attempt(record: &mut Record, number: usize, turn: &Turn, reply: Reply) -> (AnswerSource, Answer) {
     let attempt = record.attempts[number];
     record.attempts[number] += 1;
-    let Some(fault) = turn.faults.get(attempt) else { return (Played::Turn(number), Answer::Whole(reply)) };
+    let Some(fault) = turn.faults.get(attempt) else {
+        return (AnswerSource::Turn(number), Answer::Complete(reply));
+    };
     let answer = match *fault {
         Fault::RateLimited { retry_after } => Answer::Refused(Refusal::RateLimited(retry_after)),
         Fault::Broken => Answer::Refused(Refusal::Broken("broken, as the script says".to_owned())),
         Fault::Overloaded => Answer::Refused(Refusal::Overloaded),
-        Fault::CutOff => Answer::Half(reply),
+        Fault::CutOff => Answer::Truncated(reply),
     };
-    (Played::Fault(number), answer)
+    (AnswerSource::Fault(number), answer)
 }
 
-fn aside(record: &mut Record, parsed: &ParsedRequest) -> Reply {
+fn unscripted_reply(record: &mut Record, parsed: &ParsedRequest) -> Reply {
     record.replies += 1;
-    let (text, model) = (Some(ASIDE.to_owned()), parsed.model.clone());
+    let (text, model) = (Some(UNSCRIPTED_REPLY.to_owned()), parsed.model.clone());
     Reply { serial: record.replies, model, text, calls: vec![], usage: Usage::default() }
 }

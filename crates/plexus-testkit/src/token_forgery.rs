@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
 /// The token with changed claims and a valid signature.
-pub fn forge(data_dir: &Path, token: &str, change: impl FnOnce(&mut Value)) -> String {
+pub fn forge_token(data_dir: &Path, token: &str, change: impl FnOnce(&mut Value)) -> String {
     let mut parts = token.split('.');
     let (header, claims) = (parts.next().expect("a header"), parts.next().expect("claims"));
     let claims = URL_SAFE_NO_PAD.decode(claims).expect("base64");

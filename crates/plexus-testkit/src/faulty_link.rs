@@ -18,7 +18,7 @@ const BUFFER: usize = 16 * 1024;
 /// Maximum size of a request head.
 const MAX_HEAD: usize = 64 * 1024;
 /// Time limit for connecting to the target.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How the link treats data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,24 +42,25 @@ struct State {
 
 /// A relay that stops when it is dropped.
 #[derive(Debug)]
-pub struct Link {
+pub struct FaultyLink {
     address: SocketAddr,
     state: watch::Sender<State>,
     _accepting: JoinSet<()>,
 }
 
-impl Link {
+impl FaultyLink {
     pub async fn to(target: SocketAddr) -> Self {
-        Self::adding(target, None).await
+        Self::with_header(target, None).await
     }
 
     /// A link that adds a token to every request.
     pub async fn with_token(target: SocketAddr, token: &str) -> Self {
         // Use one request per connection, so that every head is at the start of one.
-        Self::adding(target, Some(format!("Authorization: Bearer {token}\r\nConnection: close\r\n"))).await
+        Self::with_header(target, Some(format!("Authorization: Bearer {token}\r\nConnection: close\r\n")))
+            .await
     }
 
-    async fn adding(target: SocketAddr, headers: Option<String>) -> Self {
+    async fn with_header(target: SocketAddr, headers: Option<String>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("its address");
         let (state, seen) = watch::channel(State { target, mode: Mode::Open, cuts: 0 });
@@ -113,7 +114,7 @@ async fn accept(listener: TcpListener, state: watch::Receiver<State>, headers: O
         tokio::select! {
             accepted = listener.accept() => {
                 let Ok((client, _)) = accepted else { continue };
-                connections.spawn(carry(client, state.clone(), headers.clone()));
+                connections.spawn(relay(client, state.clone(), headers.clone()));
             }
             Some(_) = connections.join_next() => {}
         }
@@ -121,9 +122,9 @@ async fn accept(listener: TcpListener, state: watch::Receiver<State>, headers: O
 }
 
 /// Forwards one connection until both sides are done or the link is cut.
-async fn carry(mut client: TcpStream, state: watch::Receiver<State>, headers: Option<Arc<str>>) {
+async fn relay(mut client: TcpStream, state: watch::Receiver<State>, headers: Option<Arc<str>>) {
     let State { target, cuts, .. } = *state.borrow();
-    let Ok(Ok(mut server)) = tokio::time::timeout(CONNECT, TcpStream::connect(target)).await else {
+    let Ok(Ok(mut server)) = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(target)).await else {
         let _ = client.set_zero_linger();
         return;
     };
@@ -156,8 +157,8 @@ async fn exchange(
     let (from_client, to_client) = client.split();
     let (from_server, to_server) = server.split();
     tokio::try_join!(
-        pump(from_client, to_server, state.clone(), false),
-        pump(from_server, to_client, state, true),
+        forward(from_client, to_server, state.clone(), false),
+        forward(from_server, to_client, state, true),
     )?;
     Ok(())
 }
@@ -177,7 +178,7 @@ fn end_of_head(bytes: &[u8]) -> Option<usize> {
     Some(bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 2)
 }
 
-async fn pump(
+async fn forward(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut state: watch::Receiver<State>,
@@ -186,8 +187,8 @@ async fn pump(
     let mut buffer = vec![0; BUFFER];
     loop {
         let read = from.read(&mut buffer).await?;
-        let thawed = state.wait_for(|state| state.mode != Mode::Frozen).await;
-        let mode = thawed.map_or(Mode::Open, |state| state.mode);
+        let healed = state.wait_for(|state| state.mode != Mode::Frozen).await;
+        let mode = healed.map_or(Mode::Open, |state| state.mode);
         if read == 0 {
             return to.shutdown().await;
         }

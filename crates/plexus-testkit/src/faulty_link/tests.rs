@@ -9,12 +9,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::Link;
+use super::FaultyLink;
 
 /// A server that echoes what it receives, and records it.
 struct Echo {
     address: SocketAddr,
-    heard: mpsc::Receiver<Vec<u8>>,
+    received: mpsc::Receiver<Vec<u8>>,
     _serving: JoinSet<()>,
 }
 
@@ -22,7 +22,7 @@ impl Echo {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (tell, heard) = mpsc::channel(8);
+        let (tell, received) = mpsc::channel(8);
         let mut serving = JoinSet::new();
         serving.spawn(async move {
             loop {
@@ -34,7 +34,7 @@ impl Echo {
                 }
             }
         });
-        Self { address, heard, _serving: serving }
+        Self { address, received, _serving: serving }
     }
 }
 
@@ -49,7 +49,7 @@ async fn ask(stream: &mut TcpStream, word: &[u8]) -> std::io::Result<Vec<u8>> {
 #[tokio::test]
 async fn cut_link_resets_open_connections_and_forwards_new_ones() {
     let (echo, other) = (Echo::start().await, Echo::start().await);
-    let link = Link::to(echo.address).await;
+    let link = FaultyLink::to(echo.address).await;
     let mut stream = TcpStream::connect(link.address()).await.unwrap();
     assert_eq!(ask(&mut stream, b"one").await.unwrap(), b"one");
     link.cut();
@@ -66,11 +66,11 @@ async fn cut_link_resets_open_connections_and_forwards_new_ones() {
 #[tokio::test]
 async fn link_that_loses_answers_delivers_requests() {
     let mut echo = Echo::start().await;
-    let link = Link::to(echo.address).await;
+    let link = FaultyLink::to(echo.address).await;
     let mut stream = TcpStream::connect(link.address()).await.unwrap();
     link.lose_answers();
     assert_eq!(ask(&mut stream, b"one").await.unwrap_err().kind(), ErrorKind::ConnectionReset);
-    assert_eq!(echo.heard.recv().await.unwrap(), b"one");
+    assert_eq!(echo.received.recv().await.unwrap(), b"one");
     link.heal();
     let mut stream = TcpStream::connect(link.address()).await.unwrap();
     assert_eq!(ask(&mut stream, b"two").await.unwrap(), b"two");
@@ -79,11 +79,11 @@ async fn link_that_loses_answers_delivers_requests() {
 #[tokio::test]
 async fn link_that_tears_answers_delivers_requests_and_partial_answers() {
     let mut echo = Echo::start().await;
-    let link = Link::to(echo.address).await;
+    let link = FaultyLink::to(echo.address).await;
     let mut stream = TcpStream::connect(link.address()).await.unwrap();
     link.tear_answers();
     stream.write_all(b"four").await.unwrap();
-    assert_eq!(echo.heard.recv().await.unwrap(), b"four");
+    assert_eq!(echo.received.recv().await.unwrap(), b"four");
     let mut said = Vec::new();
     assert_eq!(stream.read_to_end(&mut said).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
     assert_eq!(said, b"fo");
@@ -92,14 +92,14 @@ async fn link_that_tears_answers_delivers_requests_and_partial_answers() {
 #[tokio::test]
 async fn frozen_link_forwards_everything_after_healing() {
     let mut echo = Echo::start().await;
-    let link = Link::to(echo.address).await;
+    let link = FaultyLink::to(echo.address).await;
     let mut stream = TcpStream::connect(link.address()).await.unwrap();
     assert_eq!(ask(&mut stream, b"one").await.unwrap(), b"one");
-    assert_eq!(echo.heard.recv().await.unwrap(), b"one");
+    assert_eq!(echo.received.recv().await.unwrap(), b"one");
     link.freeze();
     stream.write_all(b"two").await.unwrap();
-    let frozen = tokio::time::timeout(Duration::from_millis(100), echo.heard.recv()).await;
+    let frozen = tokio::time::timeout(Duration::from_millis(100), echo.received.recv()).await;
     assert!(frozen.is_err(), "{frozen:?} went through");
     link.heal();
-    assert_eq!(echo.heard.recv().await.unwrap(), b"two");
+    assert_eq!(echo.received.recv().await.unwrap(), b"two");
 }

@@ -9,31 +9,32 @@ use tokio::process::{ChildStdin, ChildStdout};
 use crate::wire::Era;
 use crate::workload::Workload;
 
-pub(super) struct Talk {
+pub(super) struct StdioConnection {
     era: Era,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     line: String,
     /// The last answer that passed the check.
-    known: String,
+    last_valid_answer: String,
 }
 
-impl Talk {
+impl StdioConnection {
     /// Begins a conversation as a client of this era does.
     pub(super) async fn begin(era: Era, input: ChildStdin, output: ChildStdout) -> Result<Self> {
         let output = BufReader::new(output);
-        let mut talk = Self { era, input, output, line: String::new(), known: String::new() };
+        let mut connection =
+            Self { era, input, output, line: String::new(), last_valid_answer: String::new() };
         if era == Era::Session {
             let params = json!({
                 "protocolVersion": era.version(),
                 "capabilities": {},
                 "clientInfo": { "name": "plexus-bench", "version": "1" },
             });
-            let answer = talk.ask("initialize", params).await?;
+            let answer = connection.call_method("initialize", params).await?;
             ensure!(answer["result"]["protocolVersion"] == era.version(), "initialize: {answer}");
-            talk.send("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n").await?;
+            connection.send("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n").await?;
         }
-        Ok(talk)
+        Ok(connection)
     }
 
     async fn send(&mut self, line: &str) -> Result<()> {
@@ -41,7 +42,7 @@ impl Talk {
     }
 
     /// Reads the next line.
-    async fn hear(&mut self) -> Result<()> {
+    async fn read_line(&mut self) -> Result<()> {
         self.line.clear();
         let read = self.output.read_line(&mut self.line).await.context("cannot read the proxy's output")?;
         ensure!(read > 0, "the proxy has ended");
@@ -58,7 +59,7 @@ impl Talk {
     }
 
     /// Makes a request and waits for the answer, skipping notifications.
-    pub(super) async fn ask(&mut self, method: &str, params: Value) -> Result<Value> {
+    pub(super) async fn call_method(&mut self, method: &str, params: Value) -> Result<Value> {
         let request = self.request(method, params);
         self.send(&request).await?;
         self.answer().await
@@ -66,10 +67,10 @@ impl Talk {
 
     async fn answer(&mut self) -> Result<Value> {
         loop {
-            self.hear().await?;
-            let said: Value = serde_json::from_str(&self.line).with_context(|| self.line.clone())?;
-            if said["id"] == 1 {
-                return Ok(said);
+            self.read_line().await?;
+            let message: Value = serde_json::from_str(&self.line).with_context(|| self.line.clone())?;
+            if message["id"] == 1 {
+                return Ok(message);
             }
         }
     }
@@ -77,16 +78,16 @@ impl Talk {
     /// One prepared operation; its answer must be correct.
     pub(super) async fn call(&mut self, request: &str, workload: Workload) -> Result<()> {
         self.send(request).await?;
-        self.hear().await?;
-        if self.line == self.known {
+        self.read_line().await?;
+        if self.line == self.last_valid_answer {
             return Ok(());
         }
-        let mut said: Value = serde_json::from_str(&self.line).with_context(|| self.line.clone())?;
-        if said["id"] != 1 {
-            said = self.answer().await?;
+        let mut message: Value = serde_json::from_str(&self.line).with_context(|| self.line.clone())?;
+        if message["id"] != 1 {
+            message = self.answer().await?;
         }
-        workload.check(&said).with_context(|| self.line.clone())?;
-        self.known.clone_from(&self.line);
+        workload.check(&message).with_context(|| self.line.clone())?;
+        self.last_valid_answer.clone_from(&self.line);
         Ok(())
     }
 }

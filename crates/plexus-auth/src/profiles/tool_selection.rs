@@ -31,7 +31,7 @@ pub struct CandidateServer<'t> {
 
 /// The result of applying a profile.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Choice {
+pub struct ToolSelection {
     /// Canonical names.
     pub tools: BTreeSet<String>,
     /// The subset shown in lists; `None` for all. Unlisted tools can still be called.
@@ -45,10 +45,10 @@ pub struct Choice {
 impl Profiles {
     /// The tools shown to a token of this profile: none if the profile is unknown or invalid.
     #[must_use]
-    pub fn shown(&self, id: &str, candidates: &[Candidate<'_>]) -> Choice {
+    pub fn shown(&self, id: &str, candidates: &[Candidate<'_>]) -> ToolSelection {
         match self.find(id) {
             Ok(profile) => profile.shown(candidates),
-            Err(why) => Choice { warnings: vec![why], ..Choice::default() },
+            Err(why) => ToolSelection { warnings: vec![why], ..ToolSelection::default() },
         }
     }
 }
@@ -56,75 +56,75 @@ impl Profiles {
 impl Profile {
     /// The tools selected by `enabled_tools` and `mcp_servers`.
     #[must_use]
-    pub fn shown(&self, candidates: &[Candidate<'_>]) -> Choice {
+    pub fn shown(&self, candidates: &[Candidate<'_>]) -> ToolSelection {
         let index = Index::new(candidates);
-        let mut choice = self.enabled(&index);
+        let mut selection = self.enabled(&index);
         for server in &self.servers {
-            index.choose_server(server, &mut choice);
+            index.select_server(server, &mut selection);
         }
-        self.list(&index, &mut choice);
-        choice
+        self.list(&index, &mut selection);
+        selection
     }
 
     /// Selects the listed tools among the chosen ones.
-    fn list(&self, index: &Index<'_>, choice: &mut Choice) {
+    fn list(&self, index: &Index<'_>, selection: &mut ToolSelection) {
         if !self.thin {
             if !self.pinned.is_empty() {
-                choice.warnings.push("pinned: has no effect without \"thin\": true".to_owned());
+                selection.warnings.push("pinned: has no effect without \"thin\": true".to_owned());
             }
             return;
         }
-        let mut pinned = Choice::default();
-        index.choose("pinned", &self.pinned, &mut pinned);
+        let mut pinned = ToolSelection::default();
+        index.select("pinned", &self.pinned, &mut pinned);
         let (mut listed, beyond): (BTreeSet<String>, BTreeSet<String>) =
-            pinned.tools.into_iter().partition(|name| choice.tools.contains(name));
-        choice.warnings.extend(pinned.warnings);
+            pinned.tools.into_iter().partition(|name| selection.tools.contains(name));
+        selection.warnings.extend(pinned.warnings);
         let beyond = beyond.iter().map(|name| format!("pinned: the profile does not show {name}"));
-        choice.warnings.extend(beyond);
+        selection.warnings.extend(beyond);
         listed.extend(index.discovery_tools());
-        choice.listed = Some(listed);
+        selection.listed = Some(listed);
     }
 
     /// The tools selected by `enabled_tools`, by default all of the hub's own. A thin profile also includes
     /// the tools that find and call unlisted ones.
-    fn enabled(&self, index: &Index<'_>) -> Choice {
-        let mut choice = Choice::default();
+    fn enabled(&self, index: &Index<'_>) -> ToolSelection {
+        let mut selection = ToolSelection::default();
         match &self.enabled_tools {
-            Some(patterns) => index.choose("enabled_tools", patterns, &mut choice),
+            Some(patterns) => index.select("enabled_tools", patterns, &mut selection),
             None => {
                 let own = index.candidates.iter().filter(|tool| tool.server.is_none());
-                choice.tools.extend(own.map(|tool| tool.name.to_owned()));
+                selection.tools.extend(own.map(|tool| tool.name.to_owned()));
             }
         }
         if self.thin {
-            choice.tools.extend(index.discovery_tools());
+            selection.tools.extend(index.discovery_tools());
         }
-        choice
+        selection
     }
 
     /// The tools shown to a sub-agent: those of the profile that `subagent_tools` selects; if it is empty,
     /// those that `enabled_tools` selects, without the tools of `mcp_servers`. Never a tool that starts
     /// agents.
     #[must_use]
-    pub fn subagent_view(&self, candidates: &[Candidate<'_>]) -> Choice {
+    pub fn subagent_view(&self, candidates: &[Candidate<'_>]) -> ToolSelection {
         let index = Index::new(candidates);
-        let mut choice = Choice::default();
+        let mut selection = ToolSelection::default();
         let mut tools;
         if self.subagent_tools.is_empty() {
             tools = self.enabled(&index).tools;
         } else {
             tools = self.shown(candidates).tools;
-            index.choose("subagent_tools", &self.subagent_tools, &mut choice);
-            let beyond = choice.tools.iter().filter(|name| !tools.contains(*name));
-            choice.warnings.extend(
+            index.select("subagent_tools", &self.subagent_tools, &mut selection);
+            let beyond = selection.tools.iter().filter(|name| !tools.contains(*name));
+            selection.warnings.extend(
                 beyond.map(|name| format!("subagent_tools: the profile itself does not show {name}")),
             );
-            tools.retain(|name| choice.tools.contains(name));
+            tools.retain(|name| selection.tools.contains(name));
         }
         for spawning in candidates.iter().filter(|tool| tool.starts_agents) {
             tools.remove(spawning.name);
         }
-        Choice { tools, ..choice }
+        ToolSelection { tools, ..selection }
     }
 }
 
@@ -146,27 +146,27 @@ impl<'c> Index<'c> {
 
     /// The hub's tools for finding and calling other tools.
     fn discovery_tools(&self) -> impl Iterator<Item = String> {
-        let there = |name: &&str| self.exact.contains_key(name);
-        [tool_name::SEARCH, tool_name::CALL].into_iter().filter(there).map(str::to_owned)
+        let existing = |name: &&str| self.exact.contains_key(name);
+        [tool_name::SEARCH, tool_name::CALL].into_iter().filter(existing).map(str::to_owned)
     }
 
-    fn choose(&self, list: &str, patterns: &[Pattern], choice: &mut Choice) {
+    fn select(&self, list: &str, patterns: &[Pattern], selection: &mut ToolSelection) {
         for pattern in patterns {
             match self.resolve(pattern) {
-                Ok(names) => choice.tools.extend(names.into_iter().map(str::to_owned)),
-                Err(why) => choice.warnings.push(format!("{list}: {why}")),
+                Ok(names) => selection.tools.extend(names.into_iter().map(str::to_owned)),
+                Err(why) => selection.warnings.push(format!("{list}: {why}")),
             }
         }
     }
 
     fn resolve(&self, pattern: &Pattern) -> Result<Vec<&'c str>, String> {
-        let (wanted, upstream) = match &pattern.kind {
+        let (requested, upstream) = match &pattern.kind {
             Kind::Name(name) => return self.resolve_name(name, &pattern.written).map(|name| vec![name]),
-            Kind::Hub(wanted) => (wanted, false),
-            Kind::Upstream(wanted) => (wanted, true),
+            Kind::Hub(requested) => (requested, false),
+            Kind::Upstream(requested) => (requested, true),
         };
         let fitting =
-            |tool: &&Candidate<'_>| tool.server.is_some() == upstream && glob::matches(wanted, tool.name);
+            |tool: &&Candidate<'_>| tool.server.is_some() == upstream && glob::matches(requested, tool.name);
         let names: Vec<_> = self.candidates.iter().filter(fitting).map(|tool| tool.name).collect();
         match names.is_empty() && !pattern.is_everything() {
             true => Err(format!("nothing matches {} (yet)", pattern.written)),
@@ -180,11 +180,12 @@ impl<'c> Index<'c> {
         if let Some(found) = self.exact.get(name).or_else(|| self.listed.get(name)) {
             return Ok(found);
         }
-        let wanted = normalized(name);
-        let is_variant =
-            |tool: &&Candidate<'_>| normalized(tool.name) == wanted || normalized(tool.listed) == wanted;
+        let requested = normalized(name);
+        let is_variant = |tool: &&Candidate<'_>| {
+            normalized(tool.name) == requested || normalized(tool.listed) == requested
+        };
         let is_short =
-            |tool: &&Candidate<'_>| tool.server.is_some() && single_underscored(tool.name) == wanted;
+            |tool: &&Candidate<'_>| tool.server.is_some() && single_underscored(tool.name) == requested;
         for found in [self.all(is_variant), self.all(is_short)] {
             match found.as_slice() {
                 [] => {}
@@ -196,19 +197,20 @@ impl<'c> Index<'c> {
         }
         let part_of =
             |tool: &&Candidate<'_>| tool_name::split(tool.name).is_some_and(|(_, part)| part == name);
-        let meant = match self.all(part_of).as_slice() {
+        let suggestion = match self.all(part_of).as_slice() {
             [] => nearest(name, self.candidates.iter().map(|tool| tool.name)).map(str::to_owned),
             parts => Some(parts.join(" or ")),
         };
-        let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
-        Err(format!("there is no tool {written} (yet){meant}"))
+        let suggestion =
+            suggestion.map(|suggestion| format!("; did you mean {suggestion}?")).unwrap_or_default();
+        Err(format!("there is no tool {written} (yet){suggestion}"))
     }
 
     fn all(&self, test: impl Fn(&&Candidate<'_>) -> bool) -> Vec<&'c str> {
         self.candidates.iter().filter(test).map(|tool| tool.name).collect()
     }
 
-    fn choose_server(&self, server: &Server, choice: &mut Choice) {
+    fn select_server(&self, server: &Server, selection: &mut ToolSelection) {
         let tools: Vec<(&str, &[String])> = self
             .candidates
             .iter()
@@ -218,26 +220,27 @@ impl<'c> Index<'c> {
             .collect();
         let mut chosen = BTreeSet::new();
         if tools.is_empty() {
-            choice.warnings.push(format!("mcp_servers: there are no tools of {} (yet)", server.written));
+            selection.warnings.push(format!("mcp_servers: there are no tools of {} (yet)", server.written));
         } else if let Some(groups) = &server.groups {
             for group in groups {
                 let of_group = tools.iter().filter(|(_, groups)| groups.contains(group));
                 let count = of_group.map(|(name, _)| chosen.insert((*name).to_owned())).count();
                 if count == 0 {
                     let known = tools.iter().flat_map(|(_, groups)| groups.iter()).map(String::as_str);
-                    let meant = nearest(group, known).map(|meant| format!("; did you mean {meant}?"));
-                    choice.warnings.push(format!(
+                    let suggestion =
+                        nearest(group, known).map(|suggestion| format!("; did you mean {suggestion}?"));
+                    selection.warnings.push(format!(
                         "mcp_servers: no tool of {} is in a group {group} (yet){}",
                         server.written,
-                        meant.unwrap_or_default()
+                        suggestion.unwrap_or_default()
                     ));
                 }
             }
         } else {
             chosen.extend(tools.iter().map(|(name, _)| (*name).to_owned()));
         }
-        choice.tools.extend(chosen.iter().cloned());
-        choice.servers.insert(server.written.clone(), chosen);
+        selection.tools.extend(chosen.iter().cloned());
+        selection.servers.insert(server.written.clone(), chosen);
     }
 }
 

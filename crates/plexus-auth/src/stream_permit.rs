@@ -10,18 +10,18 @@ use tokio::sync::watch;
 use crate::{Authenticator, Principal};
 
 /// Maximum time between two checks of the remaining time.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A previously authenticated principal that is still connected.
 #[derive(Debug)]
-pub struct Welcome {
+pub struct StreamPermit {
     authenticator: Arc<Authenticator>,
     principal: Arc<Principal>,
     revocations: watch::Receiver<i64>,
     _slot: QuotaSlot,
 }
 
-impl Welcome {
+impl StreamPermit {
     #[must_use]
     pub fn new(authenticator: Arc<Authenticator>, principal: Arc<Principal>, slot: QuotaSlot) -> Self {
         Self { revocations: authenticator.revocations(), authenticator, principal, _slot: slot }
@@ -33,11 +33,11 @@ impl Welcome {
     }
 
     /// Completes when the token has expired or was revoked.
-    pub async fn ended(&mut self) {
-        while let Some(left) = self.authenticator.time_left(&self.principal) {
+    pub async fn wait_until_invalid(&mut self) {
+        while let Some(remaining) = self.authenticator.time_left(&self.principal) {
             tokio::select! {
                 Ok(()) = self.revocations.changed() => {}
-                () = tokio::time::sleep(left.min(LOOK_AGAIN)) => {}
+                () = tokio::time::sleep(remaining.min(RECHECK_INTERVAL)) => {}
             }
         }
     }

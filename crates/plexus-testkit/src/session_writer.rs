@@ -12,7 +12,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The protocol of a client, and how it names its session.
 #[derive(Debug, Clone)]
-pub enum Door {
+pub enum WriterProtocol {
     /// A revision with sessions; the id is known once a session was opened.
     Session { version: &'static str, id: Option<String> },
     /// Revision 2026-07-28, in the conversation with this name.
@@ -21,10 +21,10 @@ pub enum Door {
     Rest { session: String },
 }
 
-impl Door {
+impl WriterProtocol {
     /// Alternates between the kinds by the number of a client; `name` is that of its session.
-    pub fn nth(place: usize, version: &'static str, name: String) -> Self {
-        match place % 3 {
+    pub fn nth(index: usize, version: &'static str, name: String) -> Self {
+        match index % 3 {
             0 => Self::Session { version, id: None },
             1 => Self::Stateless { thread: name },
             _ => Self::Rest { session: name },
@@ -34,18 +34,18 @@ impl Door {
 
 /// A client that writes to the to-do list and the scratchpad of one session.
 #[derive(Debug, Clone)]
-pub struct Lane {
+pub struct SessionWriter {
     pub token: CreatedToken,
-    pub door: Door,
+    pub protocol: WriterProtocol,
     http: reqwest::Client,
     url: String,
     /// Whether a retryable error counts as no answer.
-    outages: bool,
+    outages_expected: bool,
 }
 
 /// The answer to a call that succeeded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Done {
+pub struct CompletedCall {
     pub call_id: String,
     /// Whether this is the result of an earlier call with the same key.
     pub replayed: bool,
@@ -62,16 +62,16 @@ impl From<reqwest::Error> for NoAnswer {
     }
 }
 
-impl Lane {
+impl SessionWriter {
     /// `url` is the hub's URL.
-    pub fn new(url: String, token: CreatedToken, door: Door) -> Self {
+    pub fn new(url: String, token: CreatedToken, protocol: WriterProtocol) -> Self {
         let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().expect("an HTTP client");
-        Self { token, door, http, url, outages: false }
+        Self { token, protocol, http, url, outages_expected: false }
     }
 
     /// From now on, the hub may report that its database is unavailable.
     pub fn expect_outages(&mut self) {
-        self.outages = true;
+        self.outages_expected = true;
     }
 
     /// The client's subject at the hub.
@@ -80,18 +80,23 @@ impl Lane {
     }
 
     pub fn via(&self) -> &'static str {
-        if matches!(self.door, Door::Rest { .. }) { "rest" } else { "mcp" }
+        if matches!(self.protocol, WriterProtocol::Rest { .. }) { "rest" } else { "mcp" }
     }
 
     /// Moves the client to the hub's new URL.
-    pub fn moved_to(&mut self, url: String) {
+    pub fn set_url(&mut self, url: String) {
         self.url = url;
     }
 
     /// Calls a tool; panics unless the call succeeds or gets no answer.
-    pub async fn call(&mut self, tool: &str, arguments: Value, key: Option<&str>) -> Result<Done, NoAnswer> {
-        match self.door.clone() {
-            Door::Rest { session } => {
+    pub async fn call(
+        &mut self,
+        tool: &str,
+        arguments: Value,
+        key: Option<&str>,
+    ) -> Result<CompletedCall, NoAnswer> {
+        match self.protocol.clone() {
+            WriterProtocol::Rest { session } => {
                 let mut request = self
                     .request(&format!("/api/v1/tools/{tool}/call"))
                     .header("plexus-session", session)
@@ -101,13 +106,13 @@ impl Lane {
                 }
                 let reply = self.answer(request).await?;
                 assert_eq!(reply["success"], true, "{tool} failed: {reply}");
-                Ok(Done {
+                Ok(CompletedCall {
                     call_id: text(&reply["call_id"]),
                     replayed: reply["replayed"] == true,
                     text: text(&reply["text"]),
                 })
             }
-            Door::Stateless { thread } => {
+            WriterProtocol::Stateless { thread } => {
                 let mut meta = modern_meta();
                 meta["threadId"] = json!(thread);
                 let request = self
@@ -115,22 +120,22 @@ impl Lane {
                     .header("mcp-protocol-version", "2026-07-28")
                     .header("mcp-method", "tools/call")
                     .header("mcp-name", tool);
-                self.called(request, tool, arguments, meta, key).await
+                self.call_mcp(request, tool, arguments, meta, key).await
             }
-            Door::Session { version, id } => {
+            WriterProtocol::Session { version, id } => {
                 let id = match id {
                     Some(id) => id,
-                    None => self.open(version).await?,
+                    None => self.open_session(version).await?,
                 };
                 let request =
                     self.request("/mcp").header("mcp-session-id", id).header("mcp-protocol-version", version);
-                self.called(request, tool, arguments, json!({}), key).await
+                self.call_mcp(request, tool, arguments, json!({}), key).await
             }
         }
     }
 
     /// Opens an MCP session.
-    async fn open(&mut self, version: &'static str) -> Result<String, NoAnswer> {
+    async fn open_session(&mut self, version: &'static str) -> Result<String, NoAnswer> {
         let params = json!({
             "protocolVersion": version,
             "capabilities": {},
@@ -143,7 +148,7 @@ impl Lane {
         let header = response.headers().get("mcp-session-id").expect("a session id");
         let id = header.to_str().expect("text").to_owned();
         response.bytes().await?;
-        self.door = Door::Session { version, id: Some(id.clone()) };
+        self.protocol = WriterProtocol::Session { version, id: Some(id.clone()) };
         let body = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         let request = self.request("/mcp").header("mcp-session-id", &id).json(&body);
         assert_eq!(request.send().await?.status(), 202, "notifications/initialized was refused");
@@ -157,14 +162,14 @@ impl Lane {
             .header("accept", "application/json, text/event-stream")
     }
 
-    async fn called(
+    async fn call_mcp(
         &self,
         request: reqwest::RequestBuilder,
         tool: &str,
         arguments: Value,
         mut meta: Value,
         key: Option<&str>,
-    ) -> Result<Done, NoAnswer> {
+    ) -> Result<CompletedCall, NoAnswer> {
         if let Some(key) = key {
             meta["plexus/idempotency-key"] = json!(key);
         }
@@ -172,11 +177,11 @@ impl Lane {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
         let reply = self.answer(request.json(&body)).await?;
         let result = &reply["result"];
-        if self.outages && result["_meta"]["plexus/error"]["retryable"] == true {
+        if self.outages_expected && result["_meta"]["plexus/error"]["retryable"] == true {
             return Err(NoAnswer);
         }
         assert_eq!(result["isError"], false, "{tool} failed: {reply}");
-        Ok(Done {
+        Ok(CompletedCall {
             call_id: text(&result["_meta"]["plexus/call-id"]),
             replayed: result["_meta"]["plexus/replayed"] == true,
             text: text(&result["content"][0]["text"]),
@@ -193,11 +198,11 @@ impl Lane {
     }
 
     fn check_outage(&self, status: reqwest::StatusCode) -> Result<(), NoAnswer> {
-        if self.outages && status == 503 { Err(NoAnswer) } else { Ok(()) }
+        if self.outages_expected && status == 503 { Err(NoAnswer) } else { Ok(()) }
     }
 
     /// The markers in the to-do list and the scratchpad of this client's session.
-    pub async fn found(&mut self) -> Result<Vec<String>, NoAnswer> {
+    pub async fn stored_markers(&mut self) -> Result<Vec<String>, NoAnswer> {
         // Creates the section, so that it can be read even if nothing was written yet.
         let empty = json!({ "action": "append", "section": "log", "content": "" });
         self.call("scratchpad", empty, None).await?;
@@ -219,10 +224,10 @@ impl Lane {
     }
 }
 
-impl Writer for Lane {
-    type Ack = Done;
+impl Writer for SessionWriter {
+    type Ack = CompletedCall;
 
-    async fn write(&mut self, write: &Write) -> Option<Done> {
+    async fn write(&mut self, write: &Write) -> Option<CompletedCall> {
         let (tool, arguments) = Self::arguments(write);
         self.call(tool, arguments, Some(&write.key)).await.ok()
     }

@@ -16,14 +16,14 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A machine that has joined.
 #[derive(Debug, Clone)]
-pub(super) struct Enrolled {
+pub(super) struct EnrolledNode {
     pub(super) id: NodeId,
     pub(super) token: String,
     /// The store id that it reports.
     pub(super) store: uuid::Uuid,
 }
 
-impl Enrolled {
+impl EnrolledNode {
     /// Invited by the admin, and joined with the code.
     pub(super) async fn new(hub: &TestHub, name: &str) -> Self {
         let invite = hub.http().post(hub.url("/api/v1/nodes/invites")).bearer_auth(hub.admin_token());
@@ -59,10 +59,10 @@ impl Enrolled {
         hello
     }
 
-    pub(super) async fn dial(&self, hub: &TestHub, how: How) -> End {
-        match how {
-            How::WebSocket => self.ws(hub).await.expect("the WebSocket opens"),
-            How::Requests => End::Poll(Poll {
+    pub(super) async fn dial(&self, hub: &TestHub, transport: LinkTransport) -> NodeLink {
+        match transport {
+            LinkTransport::WebSocket => self.ws(hub).await.expect("the WebSocket opens"),
+            LinkTransport::Polling => NodeLink::Poll(Poll {
                 http: hub.http().clone(),
                 url: hub.url(&format!("/api/v1/nodes/{}/frames", self.id)),
                 token: self.token.clone(),
@@ -76,11 +76,11 @@ impl Enrolled {
     }
 
     /// Opens the WebSocket, or returns the status of the refusal.
-    pub(super) async fn ws(&self, hub: &TestHub) -> Result<End, u16> {
+    pub(super) async fn ws(&self, hub: &TestHub) -> Result<NodeLink, u16> {
         self.ws_as(hub, self.id, &self.token).await
     }
 
-    pub(super) async fn ws_as(&self, hub: &TestHub, id: NodeId, token: &str) -> Result<End, u16> {
+    pub(super) async fn ws_as(&self, hub: &TestHub, id: NodeId, token: &str) -> Result<NodeLink, u16> {
         let mut request =
             format!("ws://{}/ws/nodes/{id}", hub.address()).into_client_request().expect("a request");
         let authorization = HeaderValue::from_str(&format!("Bearer {token}")).expect("a header");
@@ -89,19 +89,24 @@ impl Enrolled {
         let stream = socket.connect(hub.address()).await.unwrap();
         let opened = tokio::time::timeout(TIMEOUT, tokio_tungstenite::client_async(request, stream)).await;
         match opened.expect("an answer in time") {
-            Ok((socket, _)) => Ok(End::Ws(Box::new(socket))),
+            Ok((socket, _)) => Ok(NodeLink::Ws(Box::new(socket))),
             Err(Error::Http(response)) => Err(response.status().as_u16()),
             Err(error) => panic!("no WebSocket: {error}"),
         }
     }
 
     /// Dials, says hello and is admitted; also returns the hub's welcome.
-    pub(super) async fn link(&self, hub: &TestHub, how: How) -> (End, Value) {
-        self.link_with(hub, how, self.hello()).await
+    pub(super) async fn link(&self, hub: &TestHub, transport: LinkTransport) -> (NodeLink, Value) {
+        self.link_with(hub, transport, self.hello()).await
     }
 
-    pub(super) async fn link_with(&self, hub: &TestHub, how: How, hello: Value) -> (End, Value) {
-        let mut end = self.dial(hub, how).await;
+    pub(super) async fn link_with(
+        &self,
+        hub: &TestHub,
+        transport: LinkTransport,
+        hello: Value,
+    ) -> (NodeLink, Value) {
+        let mut end = self.dial(hub, transport).await;
         end.send(hello).await;
         let welcome = end.next().await.expect("a welcome");
         assert_eq!(welcome["type"], "welcome", "{welcome}");
@@ -111,18 +116,18 @@ impl Enrolled {
 
 /// Transport of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum LinkTransport {
     WebSocket,
-    Requests,
+    Polling,
 }
 
-pub(super) const BOTH: [How; 2] = [How::WebSocket, How::Requests];
+pub(super) const ALL_TRANSPORTS: [LinkTransport; 2] = [LinkTransport::WebSocket, LinkTransport::Polling];
 
 /// How a link ended: the code of the close frame, or the status of a request; 0 if there was neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ended(pub(super) u16);
+pub(super) struct LinkEnded(pub(super) u16);
 
-pub(super) enum End {
+pub(super) enum NodeLink {
     Ws(Box<WebSocketStream<TcpStream>>),
     Poll(Poll),
 }
@@ -138,7 +143,7 @@ pub(super) struct Poll {
     ended: Option<u16>,
 }
 
-impl End {
+impl NodeLink {
     /// Sends a frame; it is lost if the link has ended.
     pub(super) async fn send(&mut self, frame: Value) {
         match self {
@@ -158,9 +163,9 @@ impl End {
     }
 
     /// The next frame; answers pings.
-    pub(super) async fn next(&mut self) -> Result<Value, Ended> {
+    pub(super) async fn next(&mut self) -> Result<Value, LinkEnded> {
         loop {
-            let frame = self.next_of_all().await?;
+            let frame = self.next_raw().await?;
             if frame["type"] == "ping" {
                 self.send(json!({ "type": "pong", "n": frame["n"] })).await;
             } else {
@@ -182,26 +187,26 @@ impl End {
     }
 
     /// How the link ends. Ignores preceding frames and answers no pings.
-    pub(super) async fn end(&mut self) -> Ended {
+    pub(super) async fn end(&mut self) -> LinkEnded {
         loop {
-            if let Err(ended) = self.next_of_all().await {
+            if let Err(ended) = self.next_raw().await {
                 return ended;
             }
         }
     }
 
     /// The next frame of any kind.
-    pub(super) async fn next_of_all(&mut self) -> Result<Value, Ended> {
+    pub(super) async fn next_raw(&mut self) -> Result<Value, LinkEnded> {
         match self {
             Self::Ws(socket) => loop {
                 let message = tokio::time::timeout(TIMEOUT, socket.next()).await.expect("a frame in time");
                 match message {
                     Some(Ok(Message::Text(text))) => return Ok(serde_json::from_str(&text).expect("JSON")),
                     Some(Ok(Message::Close(frame))) => {
-                        return Err(Ended(frame.map_or(0, |frame| frame.code.into())));
+                        return Err(LinkEnded(frame.map_or(0, |frame| frame.code.into())));
                     }
                     Some(Ok(_)) => {}
-                    Some(Err(_)) | None => return Err(Ended(0)),
+                    Some(Err(_)) | None => return Err(LinkEnded(0)),
                 }
             },
             Self::Poll(poll) => poll.next().await,
@@ -215,7 +220,7 @@ impl End {
     }
 
     /// Answers the hub's test call, so that the node is healthy.
-    pub(super) async fn pass_the_test(&mut self) {
+    pub(super) async fn answer_probe(&mut self) {
         let call = loop {
             let frame = self.next().await.expect("the test call");
             if frame["type"] == "call" {
@@ -240,22 +245,22 @@ impl Poll {
             self.ended = Some(status);
             return;
         }
-        let taken: Value = answer.json().await.expect("JSON");
-        self.epoch = taken["epoch"].as_u64();
-        assert_eq!(taken["taken"], self.sent);
+        let accepted: Value = answer.json().await.expect("JSON");
+        self.epoch = accepted["epoch"].as_u64();
+        assert_eq!(accepted["taken"], self.sent);
     }
 
-    async fn next(&mut self) -> Result<Value, Ended> {
+    async fn next(&mut self) -> Result<Value, LinkEnded> {
         loop {
             if !self.waiting.is_empty() {
                 return Ok(self.waiting.remove(0));
             }
-            let Some(epoch) = self.epoch else { return Err(Ended(self.ended.unwrap_or(0))) };
+            let Some(epoch) = self.epoch else { return Err(LinkEnded(self.ended.unwrap_or(0))) };
             let request = self.http.get(&self.url).bearer_auth(&self.token).timeout(TIMEOUT);
             let request = request.query(&[("epoch", epoch), ("after", self.after), ("wait_ms", 1_000)]);
             let answer = request.send().await.expect("an answer");
             if answer.status() != 200 {
-                return Err(Ended(answer.status().as_u16()));
+                return Err(LinkEnded(answer.status().as_u16()));
             }
             let batch: Value = answer.json().await.expect("JSON");
             for frame in batch["frames"].as_array().expect("frames") {
