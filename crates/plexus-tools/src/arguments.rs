@@ -10,9 +10,9 @@ use crate::visible::nearest;
 use crate::{CallError, ToolSpec, alias};
 
 /// The most problems reported in one error.
-const SHOWN: usize = 8;
+const MAX_PROBLEMS: usize = 8;
 /// The most characters of an invalid value that an error quotes.
-const VALUE_SHOWN: usize = 80;
+const MAX_VALUE_SHOWN: usize = 80;
 
 /// Removes nulls of optional fields, at any depth: null means "not given".
 pub(crate) fn drop_nulls(arguments: &mut Map<String, Value>, schema: &Value) {
@@ -39,8 +39,11 @@ pub(crate) fn validate(spec: &ToolSpec, validator: &Validator, arguments: &Value
     if validator.is_valid(arguments) {
         return Ok(());
     }
-    let problems: Vec<Value> =
-        validator.iter_errors(arguments).flat_map(|error| problems(&error, spec)).take(SHOWN).collect();
+    let problems: Vec<Value> = validator
+        .iter_errors(arguments)
+        .flat_map(|error| problems(&error, spec))
+        .take(MAX_PROBLEMS)
+        .collect();
     Err(invalid(&spec.name, problems))
 }
 
@@ -82,9 +85,11 @@ fn problems(error: &ValidationError<'_>, spec: &ToolSpec) -> Vec<Value> {
     let path = error.instance_path().to_string();
     let got = shown(&path, error.instance());
     match error.kind() {
-        ValidationErrorKind::AdditionalProperties { unexpected } => {
-            unexpected.iter().take(SHOWN).map(|field| unknown_field(&path, field, spec, error)).collect()
-        }
+        ValidationErrorKind::AdditionalProperties { unexpected } => unexpected
+            .iter()
+            .take(MAX_PROBLEMS)
+            .map(|field| unknown_field(&path, field, spec, error))
+            .collect(),
         ValidationErrorKind::Required { property } => {
             let field = property.as_str().unwrap_or_default();
             let message = "missing; this field is required".to_owned();
@@ -133,7 +138,7 @@ fn unknown_field(path: &str, field: &str, spec: &ToolSpec, error: &ValidationErr
         .and_then(Value::as_object)
         .map(|properties| properties.keys().map(String::as_str).collect())
         .unwrap_or_default();
-    let field: String = field.chars().take(VALUE_SHOWN).collect();
+    let field: String = field.chars().take(MAX_VALUE_SHOWN).collect();
     // A misspelled name may be close to an alias, which no schema lists.
     let also = alias::names_at(spec.handling.aliases, path);
     let nearest_name = nearest(&field, also.iter().chain(&known_fields).copied());
@@ -169,7 +174,7 @@ fn shown(path: &str, value: &Value) -> String {
     let mut value = value.clone();
     redact::value(&mut value);
     let text = value.to_string();
-    match text.char_indices().nth(VALUE_SHOWN) {
+    match text.char_indices().nth(MAX_VALUE_SHOWN) {
         None => text,
         Some((cut, _)) => format!("{}…", &text[..cut]),
     }

@@ -18,13 +18,13 @@ use crate::{Progress, ProgressSink, redact};
 /// The kinds that a running tool may log. Only the hub emits other kinds; a node could forge them.
 const KINDS: &[&str] = &["terminal_output", "terminal_closed"];
 /// The kind for progress, which goes to the caller but not to the log.
-const PROGRESS: &str = "progress";
+const PROGRESS_KIND: &str = "progress";
 /// Longest payload, as JSON, in bytes.
-const EVENT: usize = 64 * 1024;
+const MAX_EVENT_BYTES: usize = 64 * 1024;
 /// The most that one call may log in total, as JSON, in bytes.
-const CALL: usize = 2 << 20;
+const MAX_CALL_BYTES: usize = 2 << 20;
 /// The most characters of an event that are sent to the caller as progress.
-const MESSAGE: usize = 1_000;
+const MAX_MESSAGE_CHARS: usize = 1_000;
 
 /// Receives events in place of the log. Must not block; returns `false` if it drops the event.
 pub type EventSink = Arc<dyn Fn(&str, Map<String, Value>) -> bool + Send + Sync>;
@@ -83,7 +83,7 @@ impl SessionLog {
     }
 
     fn emit(&self, kind: &str, mut payload: Map<String, Value>) -> bool {
-        if kind == PROGRESS {
+        if kind == PROGRESS_KIND {
             return self.forward_progress(&payload);
         }
         if !KINDS.contains(&kind) {
@@ -94,8 +94,9 @@ impl SessionLog {
             payload.insert("node".to_owned(), node.as_str().into());
         }
         let text = redact::json(&payload);
-        let fits = |logged: usize| logged.checked_add(text.len()).filter(|logged| *logged <= CALL);
-        if text.len() > EVENT || self.logged.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err()
+        let fits = |logged: usize| logged.checked_add(text.len()).filter(|logged| *logged <= MAX_CALL_BYTES);
+        if text.len() > MAX_EVENT_BYTES
+            || self.logged.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err()
         {
             return false;
         }
@@ -122,7 +123,7 @@ impl SessionLog {
             return;
         }
         let reported = self.reported.fetch_add(text.len(), Ordering::Relaxed) + text.len();
-        let message = text.chars().take(MESSAGE).collect();
+        let message = text.chars().take(MAX_MESSAGE_CHARS).collect();
         // A count of bytes is exact up to 2^53.
         #[expect(clippy::cast_precision_loss)]
         sink(Progress { done: reported as f64, total: None, message: Some(message) });
@@ -133,7 +134,7 @@ impl SessionLog {
         let number = |name: &str| payload.get(name).and_then(Value::as_f64).filter(|n| n.is_finite());
         let Some(done) = number("done") else { return false };
         let message = payload.get("message").and_then(Value::as_str);
-        let message = message.map(|message| message.chars().take(MESSAGE).collect());
+        let message = message.map(|message| message.chars().take(MAX_MESSAGE_CHARS).collect());
         sink(Progress { done, total: number("total"), message });
         true
     }

@@ -9,9 +9,9 @@ use crate::output::json_length;
 use crate::{CallError, ForeignOutput, RawJson, ToolOutput};
 
 /// Longest message or hint accepted from a node, in bytes.
-const WORDS: usize = 16 * 1024;
+const MAX_MESSAGE_BYTES: usize = 16 * 1024;
 /// Longest details accepted from a node, as JSON, in bytes.
-const DETAILS: usize = 64 * 1024;
+const MAX_DETAILS_BYTES: usize = 64 * 1024;
 
 /// The result of a call as a node sends it.
 #[must_use]
@@ -79,11 +79,12 @@ fn failed(error: CallError) -> CallOutcome {
 }
 
 fn call_error(failure: Failure) -> CallError {
-    let bounded = |text: String| match text.len() > WORDS {
-        true => text[..text.floor_char_boundary(WORDS)].to_owned(),
+    let bounded = |text: String| match text.len() > MAX_MESSAGE_BYTES {
+        true => text[..text.floor_char_boundary(MAX_MESSAGE_BYTES)].to_owned(),
         false => text,
     };
-    let details = if json_length(&failure.details) > DETAILS { Value::Null } else { failure.details };
+    let details =
+        if json_length(&failure.details) > MAX_DETAILS_BYTES { Value::Null } else { failure.details };
     // Codes about a caller's credential or about internal faults must come from the hub itself.
     let code = match failure.code {
         ErrorCode::InvalidArguments

@@ -17,7 +17,7 @@ use crate::profile_view::LoggedWarnings;
 use crate::{Placement, Tool, Visible};
 
 /// The number of cached views, one per token.
-const VIEWS: u64 = 10_000;
+const MAX_VIEWS: u64 = 10_000;
 
 /// By canonical name.
 type Tools = BTreeMap<String, Arc<Tool>>;
@@ -52,7 +52,7 @@ impl Registry {
             catalog: ArcSwap::default(),
             change_lock: Mutex::new(()),
             versions: watch::Sender::new(0),
-            views: Cache::new(VIEWS),
+            views: Cache::new(MAX_VIEWS),
             profiles: ArcSwapOption::empty(),
             logged_warnings: LoggedWarnings::default(),
             quarantined: ArcSwap::default(),

@@ -20,11 +20,11 @@ use crate::{CallError, Tool, UpstreamTool};
 pub(crate) use index::Index;
 
 /// Longest name that an error quotes.
-const NAME_SHOWN: usize = 100;
+const MAX_NAME_SHOWN: usize = 100;
 /// Longest name that is compared with variants, not only with the listed names.
-const LONGEST: usize = 256;
+const MAX_COMPARED: usize = 256;
 /// The most candidates that an ambiguity error lists.
-const CANDIDATES: usize = 10;
+const MAX_CANDIDATES: usize = 10;
 
 /// Tools by their listed names.
 type Tools = BTreeMap<String, Arc<Tool>>;
@@ -39,7 +39,7 @@ pub(crate) fn resolve<'t>(
     if let Some(tool) = tools.get(name) {
         return Ok(tool);
     }
-    let matching = match tool_name::is_plain(name) && (1..=LONGEST).contains(&name.len()) {
+    let matching = match tool_name::is_plain(name) && (1..=MAX_COMPARED).contains(&name.len()) {
         true => fitting(tools, index.get_or_init(|| Index::new(tools)), name),
         false => Vec::new(),
     };
@@ -224,11 +224,11 @@ fn flat(text: impl Iterator<Item = char>, any_case: bool) -> impl Iterator<Item 
 }
 
 fn shown(name: &str) -> String {
-    name.chars().take(NAME_SHOWN).collect()
+    name.chars().take(MAX_NAME_SHOWN).collect()
 }
 
 fn ambiguous(name: &str, matching: &[&Arc<Tool>]) -> CallError {
-    let names: Vec<&str> = matching.iter().take(CANDIDATES).map(|tool| tool.name()).collect();
+    let names: Vec<&str> = matching.iter().take(MAX_CANDIDATES).map(|tool| tool.name()).collect();
     let more = match matching.len() - names.len() {
         0 => String::new(),
         more => format!(" or one of {more} more"),

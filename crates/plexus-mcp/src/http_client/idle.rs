@@ -17,7 +17,7 @@ use super::connection::HttpConnection;
 /// Idle connections in the pool; further ones are closed.
 const MAX_IDLE: usize = 32;
 /// Time for an answer to end if no other connection is available. Opening one takes about as long.
-const LINGER: Duration = Duration::from_millis(5);
+const LINGER_TIMEOUT: Duration = Duration::from_millis(5);
 /// Consecutive timeouts of that wait after which it is skipped.
 const MAX_LINGERS: usize = 3;
 
@@ -67,7 +67,7 @@ impl IdlePool {
         if reusable.is_none() && !unfinished.is_empty() && self.lingers.load(Ordering::Relaxed) < MAX_LINGERS
         {
             let mut newest = unfinished.remove(0);
-            match tokio::time::timeout(LINGER, newest.finish()).await {
+            match tokio::time::timeout(LINGER_TIMEOUT, newest.finish()).await {
                 Ok(true) => {
                     self.lingers.store(0, Ordering::Relaxed);
                     reusable = Some(newest.connection);

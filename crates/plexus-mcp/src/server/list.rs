@@ -22,7 +22,7 @@ use crate::version::Features;
 /// Entries on a page. Large, because some clients never request a second page.
 const PAGE_SIZE: usize = 500;
 /// Time after which an unused list is dropped from the cache.
-const IDLE: Duration = Duration::from_secs(3_600);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// Prefix of `_meta` keys that no other server may set.
 const RESERVED_META: &str = "plexus/";
@@ -81,7 +81,7 @@ impl RenderedList {
     /// A cache of rendered lists, which drops the least used.
     pub(super) fn cache<K: Hash + Eq + Send + Sync + 'static>() -> Cache<K, Arc<Self>> {
         let size = |_: &K, list: &Arc<Self>| u32::try_from(list.size()).unwrap_or(u32::MAX).max(1);
-        Cache::builder().weigher(size).max_capacity(CACHE_BYTES).time_to_idle(IDLE).build()
+        Cache::builder().weigher(size).max_capacity(CACHE_BYTES).time_to_idle(IDLE_TIMEOUT).build()
     }
 
     /// Takes the entries by name, ordered by name.

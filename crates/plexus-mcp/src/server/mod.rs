@@ -123,7 +123,7 @@ impl McpServer {
             sessions: Sessions::new(store, clock, options.sessions),
             lists: ListCache::default(),
             offers: OfferCache::default(),
-            completing: Quota::new(reads::COMPLETIONS),
+            completing: Quota::new(reads::MAX_COMPLETIONS),
             streams: StreamQuota::default(),
             detached: DetachedCalls::new(supervisor.clone(), options.question_timeout),
             dispatcher,

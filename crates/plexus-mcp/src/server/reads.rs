@@ -19,9 +19,9 @@ use crate::version::Dialect;
 pub(super) use read_error::read_error;
 
 /// Longest `ttlMs` of another server that is passed on.
-const LONGEST_TTL_MS: u64 = 30_000;
+const MAX_TTL_MS: u64 = 30_000;
 /// Most concurrent completions of a subject; a person does not type faster.
-pub(super) const COMPLETIONS: usize = 4;
+pub(super) const MAX_COMPLETIONS: usize = 4;
 /// Most values of a completion, as defined by the protocol.
 const MAX_VALUES: usize = 100;
 /// Longest URI in a request, in bytes. Servers list shorter ones only.
@@ -120,7 +120,7 @@ pub(super) fn members(result: &RawJson, kind: &TargetKind, dialect: Dialect) -> 
     }
     if let (TargetKind::Resource { .. }, Dialect::Modern) = (kind, dialect) {
         let ttl = given.get("ttlMs").and_then(|ttl| serde_json::from_str::<u64>(ttl.get()).ok());
-        let ttl = ttl.unwrap_or(0).min(LONGEST_TTL_MS);
+        let ttl = ttl.unwrap_or(0).min(MAX_TTL_MS);
         // Its server cannot decide that other callers may see it.
         json.push_str(&format!(",\"ttlMs\":{ttl},\"cacheScope\":\"private\""));
     }
@@ -153,7 +153,7 @@ pub(super) async fn complete(
 ) -> Result<String, RpcError> {
     let (server, request) = completion(&offers::visible(state, principal), params, dialect)?;
     let Some(_slot) = state.completing.enter(principal.subject()) else {
-        let message = format!("{COMPLETIONS} completions are already running, which is the limit");
+        let message = format!("{MAX_COMPLETIONS} completions are already running, which is the limit");
         return Err(RpcError::new(StatusCode::OK, rpc::INTERNAL_ERROR, message));
     };
     let completion_result = match server {

@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 /// Capacity of the event queue. If it is full, progress and log lines are dropped, and questions wait.
-const QUEUE: usize = 64;
+const QUEUE_CAPACITY: usize = 64;
 /// Most rounds of questions in a call.
 const MAX_ROUNDS: usize = 16;
 
@@ -76,7 +76,7 @@ impl RunningCall {
             Capabilities { tasks: false, ..options.capabilities } != Capabilities::default();
         let mut asker = None;
         let events = (options.progress || options.log.is_some() || supports_questions).then(|| {
-            let (sender, events) = mpsc::channel(QUEUE);
+            let (sender, events) = mpsc::channel(QUEUE_CAPACITY);
             if options.progress {
                 let sender = sender.clone();
                 call.progress = Some(Arc::new(move |progress| {

@@ -7,7 +7,7 @@ use plexus_kit::{Quota, QuotaSlot};
 use super::rpc::RpcError;
 
 /// Most open streams of a subject.
-const PER_SUBJECT: usize = 128;
+const MAX_PER_SUBJECT: usize = 128;
 
 /// Counts the open streams of each subject.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(super) struct StreamQuota(Quota);
 
 impl Default for StreamQuota {
     fn default() -> Self {
-        Self(Quota::new(PER_SUBJECT))
+        Self(Quota::new(MAX_PER_SUBJECT))
     }
 }
 
@@ -26,8 +26,10 @@ impl StreamQuota {
 
     pub(super) fn enter(&self, principal: &Principal) -> Result<QuotaSlot, RpcError> {
         self.0.enter(principal.subject()).ok_or_else(|| {
-            let message =
-                format!("{} already has {PER_SUBJECT} open streams, which is the limit", principal.subject());
+            let message = format!(
+                "{} already has {MAX_PER_SUBJECT} open streams, which is the limit",
+                principal.subject()
+            );
             RpcError::new(StatusCode::TOO_MANY_REQUESTS, -32603, message)
         })
     }

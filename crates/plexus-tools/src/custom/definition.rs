@@ -28,7 +28,7 @@ const MAX_DESCRIPTION: usize = 8 << 10;
 /// Reserved names: those of routes under `/api/v1/tools`, and `test_tool`.
 const RESERVED: [&str; 2] = ["cost", "test_tool"];
 /// Tools of the hub that are defined in other crates.
-const OF_THE_HUB: [&str; 8] = [
+const HUB_TOOLS: [&str; 8] = [
     "code_exec",
     "filesystem",
     "image_view",
@@ -39,7 +39,7 @@ const OF_THE_HUB: [&str; 8] = [
     "transfer",
 ];
 /// Added to the tool's own timeout, whose error is clearer than that of the deadline.
-const MARGIN: Duration = Duration::from_secs(5);
+const DEADLINE_MARGIN: Duration = Duration::from_secs(5);
 
 /// A tool with a valid manifest.
 #[derive(Clone)]
@@ -167,7 +167,7 @@ impl Definition {
             access: Access { annotations: self.annotations, bufferable: false, repeated: false },
             actions: Vec::new(),
             placement: Placement::Custom,
-            deadline: self.timeout + MARGIN,
+            deadline: self.timeout + DEADLINE_MARGIN,
             admin: false,
             time: None,
             starts_agents: false,
@@ -209,7 +209,7 @@ impl fmt::Debug for Definition {
 /// The problem, worded to follow "it".
 pub fn check_name(name: &str) -> Result<(), &'static str> {
     usable_name(name)?;
-    match OF_THE_HUB.contains(&name) || native::tools().iter().any(|tool| tool.name() == name) {
+    match HUB_TOOLS.contains(&name) || native::tools().iter().any(|tool| tool.name() == name) {
         true => Err("is that of a tool of the hub"),
         false => Ok(()),
     }

@@ -17,7 +17,7 @@ const MAX_BYTES: u64 = 256 * 1024;
 /// The most tools; further ones, by name, are not read.
 const MAX_TOOLS: usize = 256;
 /// The name of a manifest in its own folder, without the extension.
-const IN_FOLDER: &str = "tool";
+const MANIFEST_STEM: &str = "tool";
 
 /// The result of reading one manifest.
 #[derive(Debug, Clone)]
@@ -129,7 +129,7 @@ fn files(dir: &Path) -> Vec<(String, PathBuf, Format)> {
         }
         if path.is_dir() {
             for format in Format::ALL {
-                let file = path.join(format!("{IN_FOLDER}.{}", format.ending()));
+                let file = path.join(format!("{MANIFEST_STEM}.{}", format.ending()));
                 // A manifest without readable metadata exists but is invalid.
                 if file.try_exists().unwrap_or(true) {
                     manifests_found.push((name.to_owned(), file, format));

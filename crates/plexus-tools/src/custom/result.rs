@@ -8,9 +8,9 @@ use super::manifest::OutputForm;
 use crate::{CallError, ToolOutput, redact};
 
 /// The most problems reported in one error.
-const SHOWN: usize = 5;
+const MAX_PROBLEMS: usize = 5;
 /// The most characters of invalid output that an error quotes.
-const BEGINNING: usize = 80;
+const MAX_QUOTED: usize = 80;
 
 /// The result of a program that ended successfully.
 pub(super) fn of(
@@ -32,14 +32,14 @@ pub(super) fn of(
         return Err(failed(format!("{name} wrote nothing to its standard output")).hint(hint));
     }
     let value: Value = serde_json::from_str(text).map_err(|error| {
-        let began: String = text.chars().take(BEGINNING).collect();
+        let began: String = text.chars().take(MAX_QUOTED).collect();
         let began = redact::text(&began).unwrap_or(began);
         failed(format!("{name} wrote what is not JSON ({error}); it begins with {began:?}")).hint(hint)
     })?;
     if let Some(validator) = validator.filter(|validator| !validator.is_valid(&value)) {
         let problems: Vec<String> = validator
             .iter_errors(&value)
-            .take(SHOWN)
+            .take(MAX_PROBLEMS)
             .map(|error| {
                 let path = error.instance_path().to_string();
                 format!(

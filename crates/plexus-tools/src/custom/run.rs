@@ -25,14 +25,14 @@ use super::ownership;
 use crate::{CallError, redact};
 
 /// How much of the end of standard error is retained, in bytes.
-const STDERR: usize = 16 << 10;
+const MAX_STDERR_BYTES: usize = 16 << 10;
 /// The maximum number of shown lines.
-const STDERR_LINES: usize = 50;
+const MAX_STDERR_LINES: usize = 50;
 /// Bytes of it in the text of an error.
-const STDERR_SHOWN: usize = 2 << 10;
+const MAX_STDERR_SHOWN: usize = 2 << 10;
 /// How long to read the pipes of a process after it has ended.
-const LAST_WORDS: Duration = Duration::from_millis(500);
-const BLOCK: usize = 8 << 10;
+const PIPE_DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
+const BLOCK_SIZE: usize = 8 << 10;
 
 /// The outcome of a program, besides its result.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -133,7 +133,7 @@ async fn run_to_end(
         let _ = read(stderr, |block| {
             let mut end = stderr_bytes.lock().unwrap_or_else(PoisonError::into_inner);
             end.extend_from_slice(block);
-            let older = end.len().saturating_sub(STDERR);
+            let older = end.len().saturating_sub(MAX_STDERR_BYTES);
             end.drain(..older);
             true
         })
@@ -199,7 +199,7 @@ async fn wait_for_end<T>(
     group.signal(Signal::KILL);
     if !read {
         // A process that left the group may hold the other end.
-        let _ = tokio::time::timeout(LAST_WORDS, streams).await;
+        let _ = tokio::time::timeout(PIPE_DRAIN_TIMEOUT, streams).await;
     }
     status
 }
@@ -212,7 +212,7 @@ async fn read(
     mut from: impl AsyncRead + Unpin,
     mut take: impl FnMut(&[u8]) -> bool,
 ) -> Result<(), OutputTooLong> {
-    let mut block = vec![0; BLOCK];
+    let mut block = vec![0; BLOCK_SIZE];
     while let Ok(read @ 1..) = from.read(&mut block).await {
         if !take(&block[..read]) {
             return Err(OutputTooLong);
@@ -228,7 +228,7 @@ fn lines(bytes: &[u8], withheld: &Withheld) -> Vec<String> {
     let text = cleaned.join("\n");
     let text = redact::text(&text).unwrap_or(text);
     let mut lines: Vec<String> = text.trim_end().lines().map(str::to_owned).collect();
-    lines.drain(..lines.len().saturating_sub(STDERR_LINES));
+    lines.drain(..lines.len().saturating_sub(MAX_STDERR_LINES));
     lines
 }
 
@@ -245,5 +245,5 @@ fn with_stderr(mut error: CallError, ran: &ProgramRun) -> CallError {
 /// The end of standard error, formatted as the tail of an error.
 pub(super) fn quoted(stderr: &[String]) -> String {
     let text = stderr.join("\n");
-    format!(":\n{}", &text[text.ceil_char_boundary(text.len().saturating_sub(STDERR_SHOWN))..])
+    format!(":\n{}", &text[text.ceil_char_boundary(text.len().saturating_sub(MAX_STDERR_SHOWN))..])
 }

@@ -13,7 +13,7 @@ use crate::CallError;
 use crate::handler::Transaction;
 
 /// How often, and at which interval, a failed write looks for the result of another hub's write with the same key.
-const LOOKUPS: usize = 10;
+const MAX_LOOKUPS: usize = 10;
 const LOOKUP_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Why a write was not committed.
@@ -80,7 +80,7 @@ impl Inner {
 
     /// Handles a failed write while another hub may be committing the same one.
     async fn after_contention(&self, record: CallRecord, claim: KeyClaim, error: CallError) -> AdmittedCall {
-        for _ in 0..LOOKUPS {
+        for _ in 0..MAX_LOOKUPS {
             match self.earlier(&claim.subject, &claim.key).await {
                 Ok(Some(first)) if first.request_hash == claim.request_hash => {
                     return self.replay_concurrent(record, claim).await;

@@ -24,7 +24,7 @@ use super::{Inner, KeyClaim, bound};
 use crate::{CallError, Outcome, ToolContext, ToolOutput};
 
 /// The first and the longest interval between attempts to record the end of a call; it doubles in between.
-const RETRY: Duration = Duration::from_millis(200);
+const MIN_RETRY: Duration = Duration::from_millis(200);
 const MAX_RETRY: Duration = Duration::from_secs(10);
 
 type CallResult = Result<ToolOutput, CallError>;
@@ -115,7 +115,7 @@ impl Inner {
     ) {
         let (inner, stopping) = (self.clone(), self.supervisor.stopping(Stage::Work));
         self.supervisor.spawn(Stage::Work, "end of a call on a node", async move {
-            let (call_id, _waited, mut pause) = (record.call_id(), waited, RETRY);
+            let (call_id, _waited, mut pause) = (record.call_id(), waited, MIN_RETRY);
             loop {
                 tokio::select! {
                     () = stopping.cancelled() => return,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{CallError, ToolOutput};
 
 /// The hint for a repeated call whose first attempt has no result.
-const LOOK_FIRST: &str = "Nothing was run now. Check whether the first call took effect; if it did not, call again with a new key.";
+const CHECK_FIRST_HINT: &str = "Nothing was run now. Check whether the first call took effect; if it did not, call again with a new key.";
 
 /// The stored outcome of the first call with a key.
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,14 +56,14 @@ impl StoredResult {
                     "the first call with this idempotency key ended without a result: {}",
                     error.message
                 );
-                Err(CallError::new(ErrorCode::Conflict, message).hint(LOOK_FIRST))
+                Err(CallError::new(ErrorCode::Conflict, message).hint(CHECK_FIRST_HINT))
             }
             Ok(Self::Failed { error }) => Err(error),
             Ok(Self::Started { .. }) => Err(CallError::new(
                 ErrorCode::Conflict,
                 "the first call with this idempotency key has started and its outcome is not known; it may still be running",
             )
-            .hint(format!("If it is running, its result is available under this key when it ends. {LOOK_FIRST}"))),
+            .hint(format!("If it is running, its result is available under this key when it ends. {CHECK_FIRST_HINT}"))),
             Err(_) => {
                 Err(CallError::new(ErrorCode::Internal, "the stored result of the first call is damaged"))
             }

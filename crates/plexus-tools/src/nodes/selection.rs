@@ -11,9 +11,9 @@ use super::NodeEntry;
 use crate::CallError;
 
 /// The most nodes that an error lists.
-const LISTED: usize = 20;
+const MAX_LISTED: usize = 20;
 /// The most characters of a request that an error quotes.
-const SHOWN: usize = 100;
+const MAX_SHOWN: usize = 100;
 
 /// The origin of the selection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,14 +106,14 @@ fn ambiguous(several: &[&NodeEntry], selector: &str) -> CallError {
 fn described(nodes: &[&NodeEntry]) -> String {
     let mut texts: Vec<String> = nodes
         .iter()
-        .take(LISTED)
+        .take(MAX_LISTED)
         .map(|node| match node.absence() {
             Some(why) => format!("{} ({why})", node.name),
             None => node.name.clone(),
         })
         .collect();
-    if nodes.len() > LISTED {
-        texts.push(format!("and {} more", nodes.len() - LISTED));
+    if nodes.len() > MAX_LISTED {
+        texts.push(format!("and {} more", nodes.len() - MAX_LISTED));
     }
     texts.join(", ")
 }
@@ -128,9 +128,9 @@ fn candidates(nodes: &[&NodeEntry]) -> Value {
             "draining": node.draining,
         })
     };
-    json!({ "candidates": nodes.iter().take(LISTED).map(candidate).collect::<Vec<_>>() })
+    json!({ "candidates": nodes.iter().take(MAX_LISTED).map(candidate).collect::<Vec<_>>() })
 }
 
 fn shown(selector: &str) -> String {
-    selector.chars().take(SHOWN).collect()
+    selector.chars().take(MAX_SHOWN).collect()
 }

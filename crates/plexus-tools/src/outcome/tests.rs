@@ -3,7 +3,7 @@ use plexus_proto::node::{CallOutcome, CallResult, Failure, Foreign, Frame, Recei
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{WORDS, from_frame, to_frame};
+use super::{MAX_MESSAGE_BYTES, from_frame, to_frame};
 use crate::{CallError, ForeignOutput, RawJson, ToolOutput};
 
 fn raw(text: &str) -> Box<RawValue> {
@@ -48,14 +48,14 @@ fn node_errors_are_bounded_and_cannot_use_hub_codes() {
     ] {
         let failure = Failure {
             code,
-            message: "é".repeat(WORDS),
+            message: "é".repeat(MAX_MESSAGE_BYTES),
             hint: None,
             details: Value::Null,
             nothing_ran: false,
         };
         let error = from_frame(CallOutcome::Failed(failure)).unwrap_err();
         assert_eq!(error.code, ErrorCode::ToolFailed);
-        assert!(error.message.len() <= WORDS && !error.nothing_ran());
+        assert!(error.message.len() <= MAX_MESSAGE_BYTES && !error.nothing_ran());
     }
     let details = json!({ "much": "x".repeat(100_000) });
     let failure =

@@ -27,7 +27,7 @@ use super::{
 
 /// Time limit for `server/discover`. A server of the session era may never answer it, and every caller waits
 /// meanwhile. A server that merely starts slowly is not misjudged, see [`discover`].
-const PROBE: Duration = Duration::from_secs(3);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 /// A subscription that ends sooner than this is not renewed.
 const SHORT_SUBSCRIPTION: Duration = Duration::from_secs(60);
 
@@ -189,7 +189,7 @@ impl Connection {
 /// precedence; the answer to the probe counts only if `initialize` failed.
 async fn discover(pipe: &Pipe, can: Capabilities) -> Result<Peer, ClientError> {
     let mut requested = pin!(pipe.request(message::discover, without_cancel()));
-    match tokio::time::timeout(PROBE, &mut requested).await {
+    match tokio::time::timeout(PROBE_TIMEOUT, &mut requested).await {
         Ok(Ok(result)) => match answer::discovered(&result) {
             Ok(peer) => Ok(peer),
             // The answer is unusable, but the server may also support the session era.
@@ -207,7 +207,7 @@ async fn discover(pipe: &Pipe, can: Capabilities) -> Result<Peer, ClientError> {
                 Ok(peer) => return Ok(peer),
                 Err(refused) => refused,
             };
-            match tokio::time::timeout(PROBE, requested).await {
+            match tokio::time::timeout(PROBE_TIMEOUT, requested).await {
                 Ok(Ok(result)) => answer::discovered(&result),
                 _ => Err(refused),
             }

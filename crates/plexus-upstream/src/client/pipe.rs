@@ -6,7 +6,7 @@
 //! | resource | bound | beyond it |
 //! | --- | --- | --- |
 //! | unanswered requests | [`MAX_WAITING`] | refused immediately, may be sent again |
-//! | messages to be written | [`QUEUE`] | the caller waits, and can be cancelled |
+//! | messages to be written | [`QUEUE_CAPACITY`] | the caller waits, and can be cancelled |
 //! | answers to requests of the server | the same queue | immediate answers are dropped if the server does not read; answers of people wait |
 //! | cancellations to be written | one per sent request | – |
 //! | consecutive lines that are not messages | [`MAX_GARBAGE`] | the connection is closed, with the last line in the reason |
@@ -33,7 +33,7 @@ use super::server_questions::{DepartedCallers, Owner, ServerQuestions};
 use super::{Bridge, Chatter, ClientError, SharedListener};
 
 const MAX_WAITING: usize = 1024;
-const QUEUE: usize = 64;
+const QUEUE_CAPACITY: usize = 64;
 /// A banner on standard output is common and tolerated.
 const MAX_GARBAGE: usize = 100;
 
@@ -103,7 +103,7 @@ impl Pipe {
         chatter: Arc<Chatter>,
         supervisor: &Supervisor,
     ) -> Self {
-        let (queue, queued) = mpsc::channel(QUEUE);
+        let (queue, queued) = mpsc::channel(QUEUE_CAPACITY);
         let shared = Arc::new(Shared {
             server: server.to_owned(),
             state: Mutex::default(),

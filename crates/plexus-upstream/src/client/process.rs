@@ -3,7 +3,7 @@
 //!
 //! The process leads its own process group and is owned by a task. When the process exits, the rest of its
 //! group is killed. When the hub stops it, its standard input is closed, which asks it to exit; after
-//! [`GRACE`] it receives SIGTERM, and after the same time again SIGKILL, together with its group. If the task
+//! [`EXIT_GRACE`] it receives SIGTERM, and after the same time again SIGKILL, together with its group. If the task
 //! is aborted, the group is killed when the task is dropped.
 //!
 //! A hub that is itself killed cannot do any of this; its [`Guardian`]s do.
@@ -25,7 +25,7 @@ use super::{ClientError, Connect, install};
 use crate::config::StdioConfig;
 
 /// Time to exit after standard input was closed, and again after SIGTERM.
-const GRACE: Duration = Duration::from_secs(2);
+const EXIT_GRACE: Duration = Duration::from_secs(2);
 /// After SIGKILL only the kernel can delay the exit.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time to read the remaining output of a process that has exited.
@@ -207,11 +207,11 @@ impl ProcessTask {
 
     /// Stops the process; its standard input is already closed.
     async fn stop(&mut self) -> io::Result<ExitStatus> {
-        if let Ok(status) = tokio::time::timeout(GRACE, self.child.wait()).await {
+        if let Ok(status) = tokio::time::timeout(EXIT_GRACE, self.child.wait()).await {
             return status;
         }
         self.group.signal(Signal::TERM);
-        if let Ok(status) = tokio::time::timeout(GRACE, self.child.wait()).await {
+        if let Ok(status) = tokio::time::timeout(EXIT_GRACE, self.child.wait()).await {
             return status;
         }
         self.group.signal(Signal::KILL);

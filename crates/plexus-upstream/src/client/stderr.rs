@@ -16,8 +16,8 @@ const MAX_LINES: usize = 200;
 const MAX_BYTES: usize = 64 << 10;
 const MAX_LINE: usize = 2 << 10;
 /// Limit of third-party text within an error message.
-const SHOWN: usize = 300;
-const BLOCK: usize = 8 << 10;
+const MAX_SHOWN: usize = 300;
+const BLOCK_SIZE: usize = 8 << 10;
 
 /// Filled by a task that always reads, so that a server never blocks on its error output.
 ///
@@ -70,7 +70,7 @@ impl StderrRing {
     /// Appends the last line to a description of what happened.
     pub(super) fn explain(&self, message: String, since: Mark) -> String {
         match self.lines_since(since).iter().rev().find(|line| !line.trim().is_empty()) {
-            Some(line) => detail::with_last_line(&message, &cut(line, SHOWN)),
+            Some(line) => detail::with_last_line(&message, &cut(line, MAX_SHOWN)),
             None => message,
         }
     }
@@ -96,7 +96,7 @@ impl StderrRing {
     pub(super) async fn fill(&self, mut from: impl AsyncRead + Unpin, withheld: &Withheld) {
         // Reads beyond the limit, so that a secret that begins before it is recognized as a whole.
         let most = MAX_LINE + withheld.longest();
-        let mut block = vec![0; BLOCK];
+        let mut block = vec![0; BLOCK_SIZE];
         let mut line: Vec<u8> = Vec::new();
         while let Ok(read @ 1..) = from.read(&mut block).await {
             for part in block[..read].split_inclusive(|byte| *byte == b'\n') {
@@ -129,13 +129,13 @@ pub(super) fn shown(text: &[u8]) -> String {
 /// Like [`shown`], and also without the secrets that its writer was given.
 pub(super) fn shown_without(text: &[u8], withheld: &Withheld) -> String {
     let text = withheld.redact(clean(&text[..text.len().min(readable(withheld))]));
-    cut(&plexus_tools::redacted(&text).unwrap_or(text), SHOWN)
+    cut(&plexus_tools::redacted(&text).unwrap_or(text), MAX_SHOWN)
 }
 
 /// Bytes of a text that are examined to show its beginning: a secret that begins there is recognized as a
 /// whole.
 pub(super) fn readable(withheld: &Withheld) -> usize {
-    4 * SHOWN + withheld.longest()
+    4 * MAX_SHOWN + withheld.longest()
 }
 
 #[cfg(test)]

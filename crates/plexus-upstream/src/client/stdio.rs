@@ -14,7 +14,7 @@ use super::{ClientError, Connect};
 use crate::config::StdioConfig;
 
 /// Bytes read at once; small messages share a block of this size.
-const BLOCK: usize = 16 << 10;
+const BLOCK_SIZE: usize = 16 << 10;
 /// Minimum free space for a read.
 const MIN_ROOM: usize = 2 << 10;
 
@@ -141,7 +141,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             }
             self.scanned = length;
             if self.block.capacity() - length < MIN_ROOM {
-                self.block.reserve(BLOCK.max(length));
+                self.block.reserve(BLOCK_SIZE.max(length));
             }
             match self.reader.read_buf(&mut self.block).await {
                 Ok(0) if self.block.is_empty() => return Ok(None),

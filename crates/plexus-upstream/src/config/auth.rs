@@ -15,7 +15,7 @@ use super::problem::Findings;
 use super::transport::absolute;
 
 /// The field that all OAuth keys depend on.
-const OF_OAUTH: &str = "auth.type";
+const OAUTH_FIELD: &str = "auth.type";
 
 /// Authentication of a connection besides its headers.
 #[derive(Debug, Clone, Default)]
@@ -83,8 +83,8 @@ pub(super) fn check(document: &Document, given: &CheckContext<'_>, findings: &mu
 fn oauth(document: &Document, url: Option<&Url>, findings: &mut Findings) -> Option<OauthConfig> {
     let auth = &document.auth;
     if auth.kind.is_none() {
-        if uses_oauth(auth) && !findings.is_broken(OF_OAUTH) {
-            findings.problem(OF_OAUTH, "is missing", r#"write "oauth""#);
+        if uses_oauth(auth) && !findings.is_broken(OAUTH_FIELD) {
+            findings.problem(OAUTH_FIELD, "is missing", r#"write "oauth""#);
         }
         return None;
     }
@@ -94,7 +94,7 @@ fn oauth(document: &Document, url: Option<&Url>, findings: &mut Findings) -> Opt
     }
     if url.is_some_and(|url| !is_protected(url)) {
         let problem = "would send tokens over an unencrypted connection";
-        findings.problem(OF_OAUTH, problem, "use https:// in `url`");
+        findings.problem(OAUTH_FIELD, problem, "use https:// in `url`");
     }
     let grant = match auth.grant {
         Some(GrantName::ClientCredentials) => Grant::ClientCredentials,

@@ -188,13 +188,13 @@ fn follows_flag(before: Option<&str>, argument: &str) -> bool {
 
 /// Masks the random-looking path segments of a URL: some servers identify their users by them.
 fn without_random(text: &str) -> String {
-    const ENDS: [char; 5] = ['/', '?', '&', '=', '#'];
+    const SEGMENT_SEPARATORS: [char; 5] = ['/', '?', '&', '=', '#'];
     let host = text.find("://").map(|scheme| scheme + "://".len());
     let path = host.and_then(|host| text[host..].find('/').map(|path| host + path));
     let (before, path) = text.split_at(path.unwrap_or(text.len()));
     let mut shown = before.to_owned();
-    for piece in path.split_inclusive(ENDS) {
-        let segment = piece.trim_end_matches(ENDS);
+    for piece in path.split_inclusive(SEGMENT_SEPARATORS) {
+        let segment = piece.trim_end_matches(SEGMENT_SEPARATORS);
         shown.push_str(if is_random(segment) { REDACTED } else { segment });
         shown.push_str(&piece[segment.len()..]);
     }

@@ -8,7 +8,7 @@ use fs_err as fs;
 use plexus_kit::syntax::read_bounded;
 
 use super::folder::free_path;
-use super::import::{Applied, MAX_IMPORT_BYTES};
+use super::import::{AppliedImport, MAX_IMPORT_BYTES};
 use super::problem::FolderError;
 use super::{Folder, ImportPlan};
 
@@ -19,7 +19,7 @@ pub const LEGACY_FILE: &str = "mcp_servers.json";
 #[derive(Debug)]
 pub struct Migration {
     pub plan: ImportPlan,
-    pub applied: Applied,
+    pub applied: AppliedImport,
     /// The new path of the old file; none if it had to stay because files could not be written.
     pub backup: Option<PathBuf>,
 }

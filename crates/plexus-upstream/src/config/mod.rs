@@ -36,7 +36,7 @@ pub(crate) use auth::is_protected;
 pub use auth::{Grant, HttpAuth, OauthConfig};
 pub use exposure::Exposure;
 pub use folder::{Entry, Folder, Reading};
-pub use import::{Applied, ImportPlan, Planned, Refused, Skipped, ThisHub};
+pub use import::{AppliedImport, ImportPlan, ImportRefusal, PlannedServer, SkippedServer, ThisHub};
 pub use literals::has_references;
 pub use migrate::{LEGACY_FILE, Migration, migrate};
 pub use outline::{Inward, inward, outline};

@@ -1,6 +1,6 @@
 //! Logins in progress: started here, decided by a person in a browser, completed here.
 //!
-//! Pending logins stay in memory for [`LASTING`], at most [`MAX`] of them. If one server has too many, its
+//! Pending logins stay in memory for [`LOGIN_LIFETIME`], at most [`MAX_PENDING`] of them. If one server has too many, its
 //! oldest is dropped; if the total is reached, further logins are refused.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,12 +23,12 @@ use super::terms::Terms;
 use super::token::{self, TokenError, Tokens};
 use super::{LoginError, quoted};
 
-pub(super) const LASTING: Duration = Duration::from_secs(10 * 60);
-const MAX: usize = 64;
+pub(super) const LOGIN_LIFETIME: Duration = Duration::from_secs(10 * 60);
+const MAX_PENDING: usize = 64;
 /// Limit per server: a person may have started again after closing a browser.
-const MAX_OF_ONE: usize = 4;
+const MAX_PENDING_PER_SERVER: usize = 4;
 /// The scope for access that outlasts the browser session; requested if the authorization server supports it.
-const OFFLINE: &str = "offline_access";
+const OFFLINE_SCOPE: &str = "offline_access";
 
 /// A login that waits for a person.
 pub(crate) struct Pending {
@@ -62,13 +62,13 @@ impl Logins {
         let mut all = self.lock();
         all.retain(|one| one.expires_at > now);
         let of_one = all.iter().filter(|one| one.server == pending.server).count();
-        if of_one >= MAX_OF_ONE
+        if of_one >= MAX_PENDING_PER_SERVER
             && let Some(oldest) = all.iter().position(|one| one.server == pending.server)
         {
             all.remove(oldest);
         }
-        if all.len() >= MAX {
-            return Err(LoginError::Full(MAX));
+        if all.len() >= MAX_PENDING {
+            return Err(LoginError::Full(MAX_PENDING));
         }
         all.push(pending);
         Ok(())
@@ -137,8 +137,8 @@ pub(super) async fn begin(
         resource: &resource.id,
         scopes: &scopes,
     });
-    let lasting = i64::try_from(LASTING.as_millis()).unwrap_or(i64::MAX);
-    let expires_at = from_millis(now.as_millisecond().saturating_add(lasting));
+    let lifetime = i64::try_from(LOGIN_LIFETIME.as_millis()).unwrap_or(i64::MAX);
+    let expires_at = from_millis(now.as_millisecond().saturating_add(lifetime));
     let pending = Pending {
         id: random(),
         server: server.to_owned(),
@@ -167,8 +167,10 @@ pub(super) fn source(terms: &Terms, authority: &Authority, client: Client, resou
 
 fn with_offline(mut scopes: Vec<String>, authority: &Authority) -> Vec<String> {
     scopes.retain(|scope| !scope.is_empty());
-    if authority.scopes.iter().any(|scope| scope == OFFLINE) && !scopes.iter().any(|scope| scope == OFFLINE) {
-        scopes.push(OFFLINE.to_owned());
+    if authority.scopes.iter().any(|scope| scope == OFFLINE_SCOPE)
+        && !scopes.iter().any(|scope| scope == OFFLINE_SCOPE)
+    {
+        scopes.push(OFFLINE_SCOPE.to_owned());
     }
     scopes
 }
@@ -199,7 +201,7 @@ fn address(decision: &Decision<'_>) -> Url {
     if !decision.scopes.is_empty() {
         query.append_pair("scope", &decision.scopes.join(" "));
     }
-    if decision.scopes.iter().any(|scope| scope == OFFLINE) {
+    if decision.scopes.iter().any(|scope| scope == OFFLINE_SCOPE) {
         // OpenID Connect grants offline access only after an explicit consent prompt.
         query.append_pair("prompt", "consent");
     }

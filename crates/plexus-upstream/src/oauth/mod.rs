@@ -46,8 +46,8 @@ pub use vault::Vault;
 
 /// A text of another machine as it is repeated in an error: one line of limited length.
 fn quoted(text: &str) -> String {
-    const MOST: usize = 200;
+    const MAX_QUOTED: usize = 200;
     let plain = |c: char| if c.is_control() { ' ' } else { c };
-    let shown: String = text.chars().take(MOST).map(plain).collect();
-    if text.chars().nth(MOST).is_some() { format!("{shown}…") } else { shown }
+    let shown: String = text.chars().take(MAX_QUOTED).map(plain).collect();
+    if text.chars().nth(MAX_QUOTED).is_some() { format!("{shown}…") } else { shown }
 }

@@ -13,22 +13,23 @@ use plexus_tools::{InstructionPart, Tool, Visible};
 use super::unit::Unit;
 
 /// The hub's own text.
-const HUB: &str = "Plexus is one hub for all agents of its user. Data that its tools store for you belongs to this session \
+const HUB_INSTRUCTIONS: &str = "Plexus is one hub for all agents of its user. Data that its tools store for you belongs to this session \
                    and survives the loss of your context and a restart.";
 /// Added if not all tools are listed.
-const THIN: &str = "\n\nOnly some of your tools are listed. Find the others by what they do with tool_search, and call \
+const THIN_INSTRUCTIONS: &str = "\n\nOnly some of your tools are listed. Find the others by what they do with tool_search, and call \
                     them with tool_call.";
 /// Limit in bytes of each of a server's two texts; the rest is cut off.
 const MAX_TEXT: usize = 4 << 10;
 /// Limit of all texts; servers that exceed it are only named.
 const MAX_ALL: usize = 32 << 10;
 /// Limit of servers that are named because they have unlisted tools.
-const NAMED: usize = 50;
+const MAX_NAMED: usize = 50;
 
 /// The parts of the instructions; the whole is their concatenation.
 pub(super) fn of(units: &[Arc<Unit>], visible: &Visible) -> Vec<InstructionPart> {
     let listed = servers(visible.listed_tools());
-    let mut parts = vec![InstructionPart { server: None, text: format!("{HUB}{}", unlisted(visible)) }];
+    let mut parts =
+        vec![InstructionPart { server: None, text: format!("{HUB_INSTRUCTIONS}{}", unlisted(visible)) }];
     let mut length = parts[0].text.len();
     let mut left_out = Vec::new();
     for unit in units.iter().filter(|unit| listed.contains(unit.slug.as_str())) {
@@ -56,10 +57,10 @@ fn unlisted(visible: &Visible) -> String {
     if !visible.is_thin() {
         return String::new();
     }
-    let named: Vec<&str> = servers(visible.unlisted_tools()).into_iter().take(NAMED).collect();
+    let named: Vec<&str> = servers(visible.unlisted_tools()).into_iter().take(MAX_NAMED).collect();
     match named.is_empty() {
-        true => THIN.to_owned(),
-        false => format!("{THIN} These servers have more tools: {}.", named.join(", ")),
+        true => THIN_INSTRUCTIONS.to_owned(),
+        false => format!("{THIN_INSTRUCTIONS} These servers have more tools: {}.", named.join(", ")),
     }
 }
 

@@ -54,7 +54,7 @@ pub use timing::{Jitter, Timing};
 pub use trust::approval::ApproveError;
 
 /// Time limit for listing cached tools during startup.
-const RECALLING: Duration = Duration::from_secs(2);
+const RECALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone)]
 pub struct UpstreamOptions {
@@ -153,7 +153,7 @@ impl Upstreams {
         let units = self.units();
         let first_states =
             futures_util::future::join_all(units.iter().map(|unit| unit.first_state_applied()));
-        if tokio::time::timeout(RECALLING, first_states).await.is_err() {
+        if tokio::time::timeout(RECALL_TIMEOUT, first_states).await.is_err() {
             tracing::warn!("cached tools are not listed yet although the hub is ready");
         }
     }

@@ -19,7 +19,7 @@ use crate::client::for_callers;
 /// Held back tools that are named in the text.
 const MAX_QUARANTINED_SHOWN: usize = 20;
 /// Characters of a server's name for itself that a model sees.
-const NAME_SHOWN: usize = 48;
+const MAX_NAME_SHOWN: usize = 48;
 
 pub(super) fn tools(upstreams: &Upstreams) -> [Tool; 2] {
     // A weak reference, because the upstreams own the registry that owns the tools.
@@ -102,7 +102,7 @@ impl Quarantined {
 /// A server's name for itself, reduced to harmless characters, because a model reads it without approval.
 fn plain_name(name: &str) -> String {
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || "._-/@ ".contains(*c);
-    name.chars().filter(is_plain).take(NAME_SHOWN).collect()
+    name.chars().filter(is_plain).take(MAX_NAME_SHOWN).collect()
 }
 
 impl ServerStatus {

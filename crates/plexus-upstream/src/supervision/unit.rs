@@ -37,7 +37,7 @@ use crate::supervision::trust::publish::Listing;
 use crate::trust::{Judgement, Pins, QuarantinedDefinition};
 
 /// Lines of standard error that are included in a failure.
-const STDERR_SHOWN: usize = 20;
+const MAX_STDERR_LINES: usize = 20;
 /// The warning for a server that asks questions over a connection that callers share.
 const SHARED_QUESTIONS: &str = "it asked a question while calls of several callers were in flight; the question was refused, because \
     it cannot be attributed to one of them. Set `per_session` in its file to give each session its own connection";
@@ -273,7 +273,7 @@ impl Unit {
     /// A failure with the latest output of the process since its start.
     pub(super) fn failure(&self, message: String, stderr_start: Mark) -> UpstreamFailure {
         let mut stderr = self.stderr.lines_since(stderr_start);
-        stderr.drain(..stderr.len().saturating_sub(STDERR_SHOWN));
+        stderr.drain(..stderr.len().saturating_sub(MAX_STDERR_LINES));
         UpstreamFailure { at: self.shared.clock.now(), message, stderr }
     }
 

@@ -8,9 +8,10 @@ use super::scan::visible;
 
 const NAME: &str = "name";
 /// Lines around a change.
-const CONTEXT: usize = 3;
+const CONTEXT_LINES: usize = 3;
 /// Members shown first; the others follow by name.
-const FIRST: [&str; 6] = [NAME, "title", "description", "annotations", "inputSchema", "outputSchema"];
+const LEADING_MEMBERS: [&str; 6] =
+    [NAME, "title", "description", "annotations", "inputSchema", "outputSchema"];
 
 /// Lines that begin with `+`, `-` or a blank. Unchanged lines far from a change are left out, and so is an
 /// unchanged name.
@@ -22,7 +23,7 @@ pub(super) fn lines(before: &Map<String, Value>, now: &Map<String, Value>) -> Ve
     let [before, now] = [&before, &now].map(|lines| lines.iter().map(String::as_str).collect::<Vec<_>>());
     let diff = TextDiff::from_slices(&before, &now);
     let mut lines = Vec::new();
-    for (index, group) in diff.grouped_ops(CONTEXT).iter().enumerate() {
+    for (index, group) in diff.grouped_ops(CONTEXT_LINES).iter().enumerate() {
         if index > 0 {
             lines.push("  …".to_owned());
         }
@@ -44,8 +45,8 @@ fn written(
     is_shown: impl Fn(&str) -> bool,
     is_long: impl Fn(&str) -> bool,
 ) -> Vec<String> {
-    let first = FIRST.iter().filter_map(|member| form.get_key_value(*member));
-    let rest = form.iter().filter(|(member, _)| !FIRST.contains(&member.as_str()));
+    let first = LEADING_MEMBERS.iter().filter_map(|member| form.get_key_value(*member));
+    let rest = form.iter().filter(|(member, _)| !LEADING_MEMBERS.contains(&member.as_str()));
     let mut lines = Vec::new();
     for (member, value) in first.chain(rest).filter(|(member, _)| is_shown(member)) {
         let shown = visible(member);

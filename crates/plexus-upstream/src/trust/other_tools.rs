@@ -18,10 +18,10 @@ use super::scan;
 use mention::{Mention, mention};
 
 /// Shorter names are ordinary words.
-const SHORTEST: usize = 4;
+const MIN_LENGTH: usize = 4;
 
 /// Words that give instructions on how to use something.
-static ORDERS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+static INSTRUCTION_PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r"(?i-u)\b(must|always|never|instead|before|after|whenever|when (using|calling|the tool|the function)|do not|don't|should|replaces?|prefer|first|also|every|all|only|deprecated|broken|unsafe)\b",
     )
@@ -133,9 +133,9 @@ impl OtherTools {
             let gives_orders = match mentioned {
                 Mention::None => false,
                 Mention::Order => true,
-                Mention::Tool => {
-                    *orders.get_or_insert_with(|| ORDERS.as_ref().is_some_and(|orders| orders.is_match(text)))
-                }
+                Mention::Tool => *orders.get_or_insert_with(|| {
+                    INSTRUCTION_PATTERN.as_ref().is_some_and(|orders| orders.is_match(text))
+                }),
             };
             if gives_orders {
                 let owner = owners.iter().next().and_then(Option::as_deref);
@@ -172,7 +172,7 @@ fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
         let (word, from) = (piece.trim_matches(|c: char| !c.is_ascii_alphanumeric()), read);
         read += piece.len();
         let start = from + piece.find(word)?;
-        (word.len() >= SHORTEST).then_some((start, word))
+        (word.len() >= MIN_LENGTH).then_some((start, word))
     })
 }
 

@@ -15,7 +15,7 @@ pub(crate) const MAX_NAME: usize = 256;
 pub(crate) const MAX_DEFINITION: usize = 256 << 10;
 
 /// Members of a definition that only programs read. All others are pinned, including unknown ones.
-const UNREAD: [&str; 2] = ["icons", "execution"];
+const UNPINNED_MEMBERS: [&str; 2] = ["icons", "execution"];
 
 /// The text of one tool, or the instructions of a server.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,8 +34,9 @@ impl PinnedText {
     /// The pinned text of a tool.
     pub(crate) fn of_tool(definition: &Map<String, Value>) -> Self {
         let name = definition.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let read =
-            |(member, value): &(&String, &Value)| !UNREAD.contains(&member.as_str()) && !value.is_null();
+        let read = |(member, value): &(&String, &Value)| {
+            !UNPINNED_MEMBERS.contains(&member.as_str()) && !value.is_null()
+        };
         let form = definition.iter().filter(read).map(|(member, value)| (member.clone(), value.clone()));
         Self::new(name, form.collect())
     }

@@ -12,17 +12,19 @@ use crate::config::ServerConfig;
 /// The name of an approval in the audit, whether by a person or by a rule.
 pub const APPROVE: &str = "upstream_approve";
 /// Tools that are listed by name; of further ones only the number is recorded.
-const NAMED: usize = 200;
+const MAX_NAMED: usize = 200;
 
 /// The approvals among these decisions, as one operation of the rule that made them.
 pub(super) fn of(config: &ServerConfig, decisions: &[PinRecord], clock: &Clock) -> Records {
     let approved: Vec<&PinRecord> = decisions.iter().filter(|pin| pin.state == PinState::Approved).collect();
     let Some(first) = approved.first() else { return Records::default() };
-    let tools =
-        approved.iter().take(NAMED).map(|pin| json!({ "name": super::visible(&pin.tool), "hash": pin.hash }));
+    let tools = approved
+        .iter()
+        .take(MAX_NAMED)
+        .map(|pin| json!({ "name": super::visible(&pin.tool), "hash": pin.hash }));
     let mut detail = json!({ "name": config.name, "tools": tools.collect::<Vec<_>>() });
-    if approved.len() > NAMED {
-        detail["more"] = json!(approved.len() - NAMED);
+    if approved.len() > MAX_NAMED {
+        detail["more"] = json!(approved.len() - MAX_NAMED);
     }
     let started = NewAudit {
         at: clock.now(),

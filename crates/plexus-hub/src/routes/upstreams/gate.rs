@@ -15,7 +15,7 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use plexus_kit::allowed_commands;
 use plexus_proto::ErrorCode;
-use plexus_upstream::config::{Inward, Planned, ServerConfig, Transport};
+use plexus_upstream::config::{Inward, PlannedServer, ServerConfig, Transport};
 use serde_json::{Map, Value, json};
 
 use crate::App;
@@ -169,7 +169,7 @@ impl<'a> Program<'a> {
         Some(Self { server: &server.name, file: &server.file, command: &stdio.command, variables })
     }
 
-    pub(super) fn planned(planned: &'a Planned) -> Option<Self> {
+    pub(super) fn planned(planned: &'a PlannedServer) -> Option<Self> {
         let shown = planned.shown();
         let variables = shown.get("env").and_then(Value::as_object).into_iter().flat_map(Map::keys);
         let variables = variables.cloned().collect();

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::{FromRequestParts, Request};
 use http::request::Parts;
 use plexus_proto::api::{ImportUpstreamsParams, ImportedUpstream, SkippedUpstream, UpstreamImport};
-use plexus_upstream::config::{Planned, Refused, Skipped, ThisHub};
+use plexus_upstream::config::{ImportRefusal, PlannedServer, SkippedServer, ThisHub};
 use serde_json::json;
 
 use super::gate::{self, Program, RequestOrigin};
@@ -68,7 +68,7 @@ pub(in crate::routes) async fn import(
         let data_dir = (origin == RequestOrigin::Local).then(|| services.config.load().data_dir.clone());
         let hub = ThisHub { urls, data_dir };
         let planned = in_folder(&services, move |folder| {
-            let admit = |planned: &Planned| admitted(&inside, &origin, planned);
+            let admit = |planned: &PlannedServer| admitted(&inside, &origin, planned);
             let mut plan = folder.import_admitted(&file_name, &content, &hub, admit)?;
             if !dry_run {
                 // Names that were taken after the plan was made.
@@ -100,18 +100,22 @@ pub(in crate::routes) async fn import(
 }
 
 /// Whether the request may add this server; otherwise the reason and the remedy.
-fn admitted(services: &Services, origin: &RequestOrigin, planned: &Planned) -> Result<(), Refused> {
+fn admitted(
+    services: &Services,
+    origin: &RequestOrigin,
+    planned: &PlannedServer,
+) -> Result<(), ImportRefusal> {
     let admitted = gate::check_references(origin, planned.has_references())
         .and_then(|()| gate::check_network(services, origin, planned.inward()))
         .and_then(|()| gate::check_command(services, origin, Program::planned(planned)));
-    admitted.map_err(|refused| Refused {
+    admitted.map_err(|refused| ImportRefusal {
         command: gate::missing_command(&refused).map(str::to_owned),
         why: format!("{}. {}", refused.message, refused.hint.unwrap_or_default()),
         exists: false,
     })
 }
 
-fn left_out(skipped: Skipped) -> SkippedUpstream {
-    let Skipped { name, why, command, exists } = skipped;
+fn left_out(skipped: SkippedServer) -> SkippedUpstream {
+    let SkippedServer { name, why, command, exists } = skipped;
     SkippedUpstream { name, reason: why, command, exists }
 }

@@ -17,9 +17,9 @@ use super::{StateError, UnansweredQuestions};
 use crate::server::running_call::QuestionRound;
 
 /// Most parked calls of one subject.
-const PER_SUBJECT: usize = 16;
+const MAX_PER_SUBJECT: usize = 16;
 /// Most parked calls of all subjects.
-const TOTAL: usize = 256;
+const MAX_TOTAL: usize = 256;
 
 /// Locked briefly, never across an await.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub(super) enum AnswerOutcome {
 
 impl Default for ParkedCalls {
     fn default() -> Self {
-        Self { entries: Mutex::default(), quota: Quota::new(PER_SUBJECT) }
+        Self { entries: Mutex::default(), quota: Quota::new(MAX_PER_SUBJECT) }
     }
 }
 
@@ -63,7 +63,7 @@ impl ParkedCalls {
         const SUBJECT_LIMIT: &str =
             "too many of your calls wait for an answer: answer one of the open questions first";
         const TOTAL_LIMIT: &str = "too many calls at the hub wait for an answer; try again later";
-        if self.quota.total() >= TOTAL {
+        if self.quota.total() >= MAX_TOTAL {
             return Err(AskError::TooMany(TOTAL_LIMIT));
         }
         self.quota.enter(owner).ok_or(AskError::TooMany(SUBJECT_LIMIT))

@@ -24,9 +24,9 @@ use crate::server::rpc::{INVALID_REQUEST, RpcError};
 use crate::version::Version;
 
 /// Time after which an unused session is removed from memory, but not from the database.
-const IDLE: Duration = Duration::from_secs(3600);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Most streams buffered for resuming; the oldest is dropped first.
-const STREAMS: usize = 32;
+const MAX_STREAMS: usize = 32;
 const MAX_CLIENT: usize = 120;
 
 pub(in crate::server) struct McpSession {
@@ -157,7 +157,7 @@ impl McpSession {
         let log = Arc::new(StreamLog::new(name, self.buffered.clone()));
         self.trim();
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        if streams.len() >= STREAMS {
+        if streams.len() >= MAX_STREAMS {
             // A finished one first. If all are open, the oldest can no longer be resumed.
             let victim = streams.iter().position(|log| log.is_finished()).unwrap_or(0);
             streams.remove(victim);
@@ -244,7 +244,7 @@ impl Sessions {
             // LRU, because the default policy may reject a new session.
             cache: Cache::builder()
                 .max_capacity(capacity)
-                .time_to_idle(IDLE)
+                .time_to_idle(IDLE_TIMEOUT)
                 .eviction_policy(EvictionPolicy::lru())
                 .build(),
             alive: AliveSessions::default(),

@@ -14,10 +14,10 @@ use super::{input_required, malformed, parsed};
 
 const MAX_ID: usize = 512;
 /// Polling interval if the server does not specify one.
-const POLL: Duration = Duration::from_secs(1);
+const DEFAULT_POLL: Duration = Duration::from_secs(1);
 /// Bounds of the interval that the server specifies.
-const FASTEST: Duration = Duration::from_millis(200);
-const SLOWEST: Duration = Duration::from_secs(30);
+const MIN_POLL: Duration = Duration::from_millis(200);
+const MAX_POLL: Duration = Duration::from_secs(30);
 
 /// The state of a task.
 #[derive(Debug)]
@@ -106,5 +106,5 @@ pub(crate) fn task_state(result: &Bytes) -> Result<TaskState, ClientError> {
 
 fn poll(millis: Option<f64>) -> Duration {
     let interval = millis.and_then(|millis| Duration::try_from_secs_f64(millis / 1e3).ok());
-    interval.unwrap_or(POLL).clamp(FASTEST, SLOWEST)
+    interval.unwrap_or(DEFAULT_POLL).clamp(MIN_POLL, MAX_POLL)
 }

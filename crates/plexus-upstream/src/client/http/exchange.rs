@@ -29,9 +29,9 @@ use crate::client::{Bridge, ClientError};
 /// Consecutive attempts to resume a stream without a new event.
 const MAX_RESUMES: usize = 3;
 /// Pause before a stream is resumed, if the server does not specify one.
-const PAUSE: Duration = Duration::from_secs(1);
+const RESUME_PAUSE: Duration = Duration::from_secs(1);
 /// Bounds of the pause that the server specifies.
-const PAUSES: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(30);
+const RESUME_PAUSE_BOUNDS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(30);
 
 /// A request that waits for its answer.
 pub(super) struct WaitingCaller<'a> {
@@ -189,7 +189,7 @@ impl Shared {
             }
             let Some(last) = events.last_id().map(str::to_owned) else { return Err(lost()) };
             fruitless += 1;
-            tokio::time::sleep(events.pause(PAUSE, PAUSES)).await;
+            tokio::time::sleep(events.pause(RESUME_PAUSE, RESUME_PAUSE_BOUNDS)).await;
             events.restart();
             let headers = session.stream(Some(&last));
             match self.http.send(&session.endpoint, &Method::GET, &headers, &Bytes::new()).await {

@@ -22,7 +22,7 @@ use super::session::{SESSION_ID, Session};
 use crate::client::{ClientError, Peer, ServerChange};
 
 /// Time limit for `server/discover`: a server of the session era may never answer it.
-const PROBE: Duration = Duration::from_secs(5);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 type Negotiated = Result<(Peer, Session), Refusal>;
 
@@ -36,7 +36,7 @@ impl Shared {
             };
         }
         // Half of the available time is reserved for the other era.
-        let probe = tokio::time::timeout(PROBE.min(self.patience / 2), self.discover()).await;
+        let probe = tokio::time::timeout(PROBE_TIMEOUT.min(self.patience / 2), self.discover()).await;
         match probe {
             Ok(Ok(negotiated)) => Ok(negotiated),
             Ok(Err(refusal)) if !may_be_of_another_era(&refusal) => Err(refusal),

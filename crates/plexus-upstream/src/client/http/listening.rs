@@ -27,12 +27,12 @@ use crate::client::{ClientError, Offers, Peer, ServerChange};
 
 /// Pause before a stream is opened again: doubles each time up to the maximum, and is reset by a stream that
 /// lasted.
-const PAUSE: Duration = Duration::from_secs(1);
+const MIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
-const LASTING: Duration = Duration::from_secs(30);
+const STABLE_AFTER: Duration = Duration::from_secs(30);
 /// How long to wait for the stream before the tools are first listed. If it opens later, the list is read
 /// once more.
-const OPENING: Duration = Duration::from_millis(500);
+const OPEN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Starts listening if the server has notifications to send.
 pub(super) async fn start(shared: &Arc<Shared>, peer: &Peer) {
@@ -67,7 +67,7 @@ pub(super) async fn start(shared: &Arc<Shared>, peer: &Peer) {
         acknowledging.subscriptions.acknowledge(u64::MAX);
     });
     if offers.changes() {
-        let _ = tokio::time::timeout(OPENING, open).await;
+        let _ = tokio::time::timeout(OPEN_TIMEOUT, open).await;
     }
 }
 
@@ -95,7 +95,7 @@ enum StreamEnd {
 impl ListeningTask {
     /// Listens until the server offers no stream; returns why.
     async fn run(mut self) -> String {
-        let mut pause = PAUSE;
+        let mut pause = MIN_PAUSE;
         loop {
             let began = Instant::now();
             let ended = match self.era {
@@ -107,10 +107,10 @@ impl ListeningTask {
                 StreamEnd::Satisfied => continue,
                 StreamEnd::Refused(_) | StreamEnd::Broken => {}
             }
-            if began.elapsed() >= LASTING {
-                pause = PAUSE;
+            if began.elapsed() >= STABLE_AFTER {
+                pause = MIN_PAUSE;
             }
-            tokio::time::sleep(self.events.pause(pause, PAUSE..=MAX_PAUSE)).await;
+            tokio::time::sleep(self.events.pause(pause, MIN_PAUSE..=MAX_PAUSE)).await;
             pause = (pause * 2).min(MAX_PAUSE);
         }
     }

@@ -66,11 +66,11 @@ const MAX_CALLS: usize = 256;
 /// answer.
 const MAX_ANSWERS: usize = 16;
 /// Time limit for DNS lookup and connecting; the rest of the connect timeout is for the handshake.
-const DIALLING: Duration = Duration::from_secs(10);
+const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for ending the session.
-const GOODBYE: Duration = Duration::from_secs(2);
+const SESSION_END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval between sweeps of idle connections.
-const SWEEP: Duration = Duration::from_secs(30);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A server that is connected over Streamable HTTP. Cheap to clone; clones share their state.
 #[derive(Debug, Clone)]
@@ -154,7 +154,7 @@ impl<'a> Dial<'a> {
     pub(crate) fn http(&self) -> Result<AuthorizedHttp, ClientError> {
         let settings = self.settings;
         let (inner, patience, limit) =
-            (settings.allow_private, settings.connect_timeout.min(DIALLING), settings.max_message);
+            (settings.allow_private, settings.connect_timeout.min(DIAL_TIMEOUT), settings.max_message);
         let access = self.account.map(|account| account.access(self.config)).transpose()?;
         Ok(AuthorizedHttp::new(self.config, inner, patience, limit)?.with_account(access))
     }
@@ -324,7 +324,7 @@ impl HttpClient {
             let nothing = Bytes::new();
             let goodbye = shared.http.send(&session.endpoint, &Method::DELETE, &headers, &nothing);
             // Not every server allows clients to end sessions.
-            let _ = tokio::time::timeout(GOODBYE.min(shared.patience), goodbye).await;
+            let _ = tokio::time::timeout(SESSION_END_TIMEOUT.min(shared.patience), goodbye).await;
         }
         shared.http.close();
     }
@@ -368,7 +368,7 @@ impl Shared {
                 tokio::select! {
                     () = shared.end.cancelled() => return,
                     () = stopping.cancelled() => return,
-                    () = tokio::time::sleep(SWEEP) => shared.http.sweep(),
+                    () = tokio::time::sleep(SWEEP_INTERVAL) => shared.http.sweep(),
                 }
             }
         });

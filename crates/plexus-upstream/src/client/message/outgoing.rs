@@ -16,7 +16,7 @@ use super::RequestId;
 /// How long a session keeps the task of a call, in milliseconds: longer than any call may take.
 const TASK_TTL: u64 = 25 * 60 * 60 * 1000;
 /// Initial capacity of the buffer: fits a small request with a line break.
-const ROOM: usize = 512;
+const INITIAL_CAPACITY: usize = 512;
 
 #[derive(Serialize)]
 struct Request<'a, P> {
@@ -40,7 +40,7 @@ struct Implementation {
     version: &'static str,
 }
 
-const CLIENT: Implementation = Implementation { name: "plexus", version: env!("CARGO_PKG_VERSION") };
+const CLIENT_INFO: Implementation = Implementation { name: "plexus", version: env!("CARGO_PKG_VERSION") };
 
 #[derive(Serialize)]
 struct Nothing {}
@@ -149,7 +149,7 @@ impl<'a> Meta<'a> {
         let (stateless, trace) = (request_meta.era == UpstreamEra::Stateless, request_meta.trace);
         (stateless || token.is_some() || trace.is_some()).then(|| Self {
             revision: stateless.then_some(MODERN),
-            client: stateless.then_some(CLIENT),
+            client: stateless.then_some(CLIENT_INFO),
             capabilities: stateless.then(|| Declared::of(request_meta.capabilities)),
             log_level: request_meta.log.filter(|_| stateless).map(LogLevel::as_str),
             progress_token: token,
@@ -169,7 +169,7 @@ pub(in crate::client) fn initialize(id: RequestId, can: Capabilities) -> Vec<u8>
         client_info: Implementation,
     }
     let (protocol_version, capabilities) = (Version::LATEST.as_str(), Declared::of(can));
-    send(id, "initialize", Params { protocol_version, capabilities, client_info: CLIENT })
+    send(id, "initialize", Params { protocol_version, capabilities, client_info: CLIENT_INFO })
 }
 
 /// Ends the handshake of a session.
@@ -358,7 +358,7 @@ fn notification(method: &str, params: Option<impl Serialize>) -> Vec<u8> {
 /// Serializes a message without line breaks, because on a pipe a line break ends the message. Parts of it are
 /// the client's original text; in valid JSON a line break can only occur where a blank can.
 fn bytes(message: &impl Serialize) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(ROOM);
+    let mut bytes = Vec::with_capacity(INITIAL_CAPACITY);
     match serde_json::to_writer(&mut bytes, message) {
         Ok(()) => {}
         Err(_) => unreachable!("memory can be written to, and all keys are strings"),

@@ -11,7 +11,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    MAX_GARBAGE, MAX_WAITING, Pipe, QUEUE, Receive, RequestId, RequestOptions, Transmit, TransmitError,
+    MAX_GARBAGE, MAX_WAITING, Pipe, QUEUE_CAPACITY, Receive, RequestId, RequestOptions, Transmit,
+    TransmitError,
 };
 use crate::client::{Answerer, Bridge, ClientError, Listener, ServerChange, message};
 
@@ -168,9 +169,9 @@ async fn unsent_request_is_dropped_silently() {
     // One message is with the server, one is being written, and the queue is full: the last one waits for
     // room.
     let cancel = CancellationToken::new();
-    let calls: Vec<_> = (0..QUEUE + 5).map(|_| ask(&pipe, &cancel)).collect();
+    let calls: Vec<_> = (0..QUEUE_CAPACITY + 5).map(|_| ask(&pipe, &cancel)).collect();
     let waiting = || pipe.shared.state().waiting.len();
-    while waiting() < QUEUE + 5 || pipe.shared.queue.capacity() > 0 {
+    while waiting() < QUEUE_CAPACITY + 5 || pipe.shared.queue.capacity() > 0 {
         tokio::task::yield_now().await;
     }
     cancel.cancel();
@@ -213,7 +214,7 @@ async fn lost_connection_fails_all_waiting_requests() {
     server.received().await;
     // One message that the server has not read, one that is being written, and one behind it.
     let calls: Vec<_> = (0..3).map(|_| ask(&pipe, &never_cancelled())).collect();
-    while pipe.shared.state().waiting.len() < 4 || pipe.shared.queue.capacity() != QUEUE - 1 {
+    while pipe.shared.state().waiting.len() < 4 || pipe.shared.queue.capacity() != QUEUE_CAPACITY - 1 {
         tokio::task::yield_now().await;
     }
     server.from_client = None;
@@ -311,7 +312,7 @@ async fn notifications_reach_the_right_request() {
 #[tokio::test]
 async fn answers_to_a_server_that_does_not_read_are_bounded() {
     let (pipe, mut server) = open();
-    for n in 0..10 * QUEUE {
+    for n in 0..10 * QUEUE_CAPACITY {
         server.send(json!({ "id": n, "method": "ping" }));
     }
     // This follows them, and is read although nothing can be written.
@@ -331,7 +332,7 @@ async fn answers_to_a_server_that_does_not_read_are_bounded() {
             None => answers += 1,
         }
     };
-    assert!((QUEUE..=QUEUE + 2).contains(&answers), "{answers}");
+    assert!((QUEUE_CAPACITY..=QUEUE_CAPACITY + 2).contains(&answers), "{answers}");
     server.send(json!({ "id": id, "result": {} }));
     call.await.unwrap().unwrap();
 }

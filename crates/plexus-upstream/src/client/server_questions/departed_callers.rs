@@ -1,7 +1,7 @@
 //! Callers that no longer wait for a request that a server may still be working on.
 //!
 //! A server may ask or log before it processes a cancellation, and its message does not name the cancelled
-//! request. The request's caller therefore counts among those that a message may concern: for [`REMEMBERED`],
+//! request. The request's caller therefore counts among those that a message may concern: for [`REMEMBER_TIME`],
 //! or until the server answers. The callers of [`MAX_DEPARTED`] requests are remembered; while there are
 //! more, a message may concern anyone.
 
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::super::message::RequestId;
 
 const MAX_DEPARTED: usize = 64;
-const REMEMBERED: Duration = Duration::from_secs(600);
+const REMEMBER_TIME: Duration = Duration::from_secs(600);
 
 /// The requests of one connection that nobody waits for any more.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl DepartedCallers {
         {
             self.overflow_until = Some(oldest.until);
         }
-        self.requests.push_back(Request { id, caller, until: now + REMEMBERED });
+        self.requests.push_back(Request { id, caller, until: now + REMEMBER_TIME });
     }
 
     /// Records that the server has answered.
@@ -81,7 +81,7 @@ mod tests {
         assert!(!departed.may_concern_other_at(now, Some(&bob)));
         departed.leave_at(now, 2, None);
         assert!(departed.may_concern_other_at(now, Some(&bob)));
-        assert!(!departed.may_concern_other_at(now + REMEMBERED, Some(&bob)));
+        assert!(!departed.may_concern_other_at(now + REMEMBER_TIME, Some(&bob)));
     }
 
     #[test]
@@ -93,6 +93,6 @@ mod tests {
         departed.leave_at(now, 1_000, Some(ann.clone()));
         assert_eq!(departed.requests.len(), MAX_DEPARTED);
         assert!(departed.may_concern_other_at(now, Some(&ann)));
-        assert!(!departed.may_concern_other_at(now + REMEMBERED, Some(&ann)));
+        assert!(!departed.may_concern_other_at(now + REMEMBER_TIME, Some(&ann)));
     }
 }

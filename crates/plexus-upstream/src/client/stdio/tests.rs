@@ -2,7 +2,7 @@ use std::io;
 
 use tokio::io::{AsyncWriteExt as _, duplex};
 
-use super::{BLOCK, LineReader};
+use super::{BLOCK_SIZE, LineReader};
 
 async fn all(text: &[u8], limit: usize) -> (Vec<String>, Option<String>) {
     let mut lines = LineReader::new(text, limit);
@@ -18,7 +18,7 @@ async fn all(text: &[u8], limit: usize) -> (Vec<String>, Option<String>) {
 
 #[tokio::test]
 async fn lines_of_any_length_are_split() {
-    let long = "x".repeat(3 * BLOCK + 5);
+    let long = "x".repeat(3 * BLOCK_SIZE + 5);
     let text = format!("one\n\ntwo\n{long}\nlast without an end");
     let (lines, end) = all(text.as_bytes(), 1 << 20).await;
     assert_eq!(lines, ["one", "", "two", &long, "last without an end"]);
@@ -34,7 +34,7 @@ async fn line_over_the_limit_is_rejected() {
     // An endless line.
     let mut lines = LineReader::new(tokio::io::repeat(b'x'), 100_000);
     lines.next().await.unwrap_err();
-    assert!(lines.block.len() <= 100_000 + 2 * BLOCK.max(100_000), "{}", lines.block.len());
+    assert!(lines.block.len() <= 100_000 + 2 * BLOCK_SIZE.max(100_000), "{}", lines.block.len());
 }
 
 #[tokio::test]

@@ -24,14 +24,14 @@ const SHARED_KEYS: [&str; 14] = [
     "allow_private",
 ];
 
-pub(super) struct Converted {
+pub(super) struct ConvertedEntry {
     pub(super) document: Map<String, Value>,
     /// Keys that are not imported, each with the reason.
     pub(super) left_out: Vec<String>,
 }
 
 /// A document with the same meaning, or the reason why there is none.
-pub(super) fn convert(given: &Value, dialect: Dialect, inputs: &Inputs) -> Result<Converted, String> {
+pub(super) fn convert(given: &Value, dialect: Dialect, inputs: &Inputs) -> Result<ConvertedEntry, String> {
     let Value::Object(given) = given else {
         return Err("it is not an object".to_owned());
     };
@@ -79,7 +79,7 @@ pub(super) fn convert(given: &Value, dialect: Dialect, inputs: &Inputs) -> Resul
     for (key, value) in written {
         translate(value, inputs).map_err(|(field, why)| format!("`{key}{field}` {why}"))?;
     }
-    Ok(Converted { document, left_out })
+    Ok(ConvertedEntry { document, left_out })
 }
 
 fn is_nothing(value: &Value) -> bool {

@@ -23,7 +23,7 @@ use super::check::{self, MissingReference};
 use super::literals;
 use super::problem::{Cause, FolderError, Problem};
 use super::{Folder, Inward, outline};
-use entry::Converted;
+use entry::ConvertedEntry;
 pub use this_hub::ThisHub;
 
 /// Size limit of an imported file. Programs that store their servers among other settings have long files.
@@ -39,8 +39,8 @@ pub struct ImportPlan {
     /// The recognized file format.
     pub form: &'static str,
     /// By name.
-    pub servers: Vec<Planned>,
-    pub skipped: Vec<Skipped>,
+    pub servers: Vec<PlannedServer>,
+    pub skipped: Vec<SkippedServer>,
     /// Warnings about the file, and about parts of its servers that are not imported.
     pub warnings: Vec<String>,
     /// What is left out because it is not a server to import, such as the entry of the hub itself.
@@ -49,7 +49,7 @@ pub struct ImportPlan {
 
 /// A server that would be added.
 #[derive(Clone)]
-pub struct Planned {
+pub struct PlannedServer {
     pub name: String,
     pub file: PathBuf,
     /// Oddities that do not prevent the import.
@@ -57,7 +57,7 @@ pub struct Planned {
     document: Value,
 }
 
-impl Planned {
+impl PlannedServer {
     /// The document as it will be written, with literal credentials masked.
     #[must_use]
     pub fn shown(&self) -> Value {
@@ -87,15 +87,15 @@ impl Planned {
     }
 }
 
-impl fmt::Debug for Planned {
+impl fmt::Debug for PlannedServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Planned").field("name", &self.name).field("file", &self.file).finish_non_exhaustive()
+        f.debug_struct("PlannedServer").field("name", &self.name).field("file", &self.file).finish_non_exhaustive()
     }
 }
 
 /// A server that is not imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedServer {
     pub name: String,
     pub why: String,
     /// The command that the machine would have to allow for it, where nothing else is missing.
@@ -106,7 +106,7 @@ pub struct Skipped {
 
 /// Why a server is not taken.
 #[derive(Debug, Clone, Default)]
-pub struct Refused {
+pub struct ImportRefusal {
     pub why: String,
     /// See [`Skipped::command`].
     pub command: Option<String>,
@@ -114,13 +114,13 @@ pub struct Refused {
     pub exists: bool,
 }
 
-impl From<String> for Refused {
+impl From<String> for ImportRefusal {
     fn from(why: String) -> Self {
         Self { why, command: None, exists: false }
     }
 }
 
-impl fmt::Display for Skipped {
+impl fmt::Display for SkippedServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} is left out: {}", self.name, self.why)
     }
@@ -128,9 +128,9 @@ impl fmt::Display for Skipped {
 
 /// The result of applying a plan.
 #[derive(Debug, Default)]
-pub struct Applied {
+pub struct AppliedImport {
     pub written: Vec<PathBuf>,
-    pub failed: Vec<Skipped>,
+    pub failed: Vec<SkippedServer>,
     /// Some writes failed for a reason that may be temporary, such as a full disk.
     pub incomplete: bool,
 }
@@ -149,7 +149,7 @@ impl Folder {
         file_name: &str,
         text: &str,
         hub: &ThisHub,
-        admit: impl Fn(&Planned) -> Result<(), Refused>,
+        admit: impl Fn(&PlannedServer) -> Result<(), ImportRefusal>,
     ) -> Result<ImportPlan, FolderError> {
         let refuse = |why: String| FolderError::Import { file: file_name.to_owned(), why };
         if text.len() as u64 > MAX_IMPORT_BYTES {
@@ -175,12 +175,14 @@ impl Folder {
             }
             let planned = match index < MAX_SERVERS {
                 true => self.plan(&name, converted, &admit, &mut slugs),
-                false => Err(Refused::from(format!("only {MAX_SERVERS} servers of a file are imported"))),
+                false => {
+                    Err(ImportRefusal::from(format!("only {MAX_SERVERS} servers of a file are imported")))
+                }
             };
             match planned {
                 Ok(server) => plan.servers.push(server),
-                Err(Refused { why, command, exists }) => {
-                    plan.skipped.push(Skipped { name, why, command, exists });
+                Err(ImportRefusal { why, command, exists }) => {
+                    plan.skipped.push(SkippedServer { name, why, command, exists });
                 }
             }
         }
@@ -188,16 +190,16 @@ impl Folder {
     }
 
     /// Writes the files of a plan. A failed write does not prevent the others.
-    pub fn apply(&self, plan: &ImportPlan) -> Applied {
+    pub fn apply(&self, plan: &ImportPlan) -> AppliedImport {
         let _changing = self.change_lock();
-        let mut applied = Applied::default();
+        let mut applied = AppliedImport::default();
         for server in &plan.servers {
             match self.write_new(&server.name, &server.document) {
                 Ok(file) => applied.written.push(file),
                 Err(error) => {
                     applied.incomplete |= matches!(error, FolderError::Io(_));
                     let (name, why) = (server.name.clone(), error.to_string());
-                    applied.failed.push(Skipped { name, why, command: None, exists: false });
+                    applied.failed.push(SkippedServer { name, why, command: None, exists: false });
                 }
             }
         }
@@ -207,10 +209,10 @@ impl Folder {
     fn plan(
         &self,
         given_name: &str,
-        converted: Result<Converted, String>,
-        admit: &dyn Fn(&Planned) -> Result<(), Refused>,
+        converted: Result<ConvertedEntry, String>,
+        admit: &dyn Fn(&PlannedServer) -> Result<(), ImportRefusal>,
         slugs: &mut BTreeSet<String>,
-    ) -> Result<Planned, Refused> {
+    ) -> Result<PlannedServer, ImportRefusal> {
         let name = file_name(given_name);
         let slug = check::usable_name(&name).map_err(|why| format!("its name {why}"))?;
         let converted = converted?;
@@ -223,7 +225,7 @@ impl Folder {
             Ok(Some(file)) => {
                 let exists = self.describes(&file, &converted.document);
                 let why = format!("{} already exists", file.display());
-                return Err(Refused { why, command: None, exists });
+                return Err(ImportRefusal { why, command: None, exists });
             }
             Err(error) => return Err(error.to_string().into()),
         }
@@ -231,7 +233,7 @@ impl Folder {
         let warnings =
             converted.left_out.iter().map(|warning| format!("{}: {warning}", file.display())).collect();
         let fields = converted.document.clone();
-        let mut planned = Planned { name, file, warnings, document: Value::Object(converted.document) };
+        let mut planned = PlannedServer { name, file, warnings, document: Value::Object(converted.document) };
         admit(&planned)?;
         let checked = check::check(
             &planned.name,

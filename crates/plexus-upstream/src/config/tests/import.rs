@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use plexus_kit::Clock;
 use serde_json::{Value, json};
 
-use super::super::{Folder, ImportPlan, Planned, ThisHub, migrate};
+use super::super::{Folder, ImportPlan, PlannedServer, ThisHub, migrate};
 use super::{folder, plain};
 
 fn plan(folder: &Folder, text: &str) -> ImportPlan {
@@ -541,7 +541,7 @@ fn unadmitted_import_reveals_no_files() {
     let skipped_texts = |path: &str| {
         let entry = json!({ "url": "https://a.example", "headers": { "X": format!("${{file:{path}}}") } });
         let text = json!({ "mcpServers": { "spy": entry } }).to_string();
-        let admit = |planned: &Planned| match planned.has_references() {
+        let admit = |planned: &PlannedServer| match planned.has_references() {
             true => Err("it refers to something".to_owned().into()),
             false => Ok(()),
         };

@@ -88,15 +88,15 @@ fn pending_logins_are_bounded() {
     let first = pending("docs", false, 1_000);
     let id = first.id.clone();
     logins.add(first, now).unwrap();
-    for _ in 0..MAX_OF_ONE {
+    for _ in 0..MAX_PENDING_PER_SERVER {
         logins.add(pending("docs", false, 1_000), now).unwrap();
     }
     let oldest = logins.take("docs", &id, &answer("the state", None), now);
     assert!(matches!(oldest, Err(LoginError::NoLogin)), "the oldest of a server goes first");
-    let other_servers =
-        (0..MAX - MAX_OF_ONE).map(|n| logins.add(pending(&format!("s{n}"), false, 1_000), now));
+    let other_servers = (0..MAX_PENDING - MAX_PENDING_PER_SERVER)
+        .map(|n| logins.add(pending(&format!("s{n}"), false, 1_000), now));
     assert!(other_servers.into_iter().all(|added| added.is_ok()));
-    assert_eq!(logins.add(pending("more", false, 1_000), now), Err(LoginError::Full(MAX)));
+    assert_eq!(logins.add(pending("more", false, 1_000), now), Err(LoginError::Full(MAX_PENDING)));
     assert_eq!(
         logins.add(pending("more", false, 2_000), from_millis(1_000)),
         Ok(()),
@@ -114,7 +114,7 @@ fn authorization_url_contains_no_verifier() {
         state: &Secret::from("s"),
         verifier: &verifier,
         resource: "https://b.example/mcp",
-        scopes: &["read".to_owned(), OFFLINE.to_owned()],
+        scopes: &["read".to_owned(), OFFLINE_SCOPE.to_owned()],
     });
     let text = url.to_string();
     for part in [

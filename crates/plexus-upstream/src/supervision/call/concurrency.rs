@@ -1,6 +1,6 @@
 //! Limits the number of concurrent calls to a server.
 //!
-//! Calls beyond `max_concurrency` wait in FIFO order, at most [`WAITING`] of them; further calls are rejected
+//! Calls beyond `max_concurrency` wait in FIFO order, at most [`MAX_WAITING`] of them; further calls are rejected
 //! immediately, because they would hardly ever run.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use plexus_tools::CallError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Limit of calls that wait for one server.
-const WAITING: usize = 128;
+const MAX_WAITING: usize = 128;
 
 /// Replaced when the limit changes; running calls release their permits of the old gate.
 #[derive(Debug)]
@@ -38,9 +38,9 @@ impl Gate {
             return Ok(Some(permit));
         }
         let waiting = WaitingCount::new(&self.waiting);
-        if waiting.before >= WAITING {
+        if waiting.before >= MAX_WAITING {
             let message =
-                format!("{server} runs {limit} calls at a time, and {WAITING} calls are already waiting");
+                format!("{server} runs {limit} calls at a time, and {MAX_WAITING} calls are already waiting");
             return Err(CallError::new(ErrorCode::Overloaded, message)
                 .hint("Nothing was run. Wait for running calls to end and call again."));
         }
@@ -77,7 +77,7 @@ mod tests {
     async fn queue_limit_rejects_excess_calls() {
         let gate = Gate::new(Some(2));
         let running = [gate.enter("s").await.unwrap(), gate.enter("s").await.unwrap()];
-        let mut waiting: Vec<_> = (0..WAITING).map(|_| Box::pin(gate.enter("s"))).collect();
+        let mut waiting: Vec<_> = (0..MAX_WAITING).map(|_| Box::pin(gate.enter("s"))).collect();
         for enter in &mut waiting {
             assert!(enter.now_or_never().is_none());
         }

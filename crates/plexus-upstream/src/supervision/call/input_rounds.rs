@@ -161,7 +161,7 @@ pub(super) async fn answers(
     let inquiries: BTreeMap<String, Inquiry> =
         questions.iter().map(|question| (question.key.clone(), question.inquiry)).collect();
     let answers =
-        context.ask(questions).await.map_err(|ask_error| Failed::Call(nobody_answers(&ask_error)))?;
+        context.ask(questions).await.map_err(|ask_error| Failed::Call(unanswered_error(&ask_error)))?;
     given(&inquiries, &answers)
 }
 
@@ -187,7 +187,7 @@ fn given(inquiries: &BTreeMap<String, Inquiry>, answers: &Answers) -> Result<Raw
 }
 
 /// The error for the caller when a question remains unanswered.
-fn nobody_answers(ask_error: &AskError) -> CallError {
+fn unanswered_error(ask_error: &AskError) -> CallError {
     let code = match ask_error {
         AskError::Incapable(_) => ErrorCode::ToolFailed,
         AskError::TooMany(_) => ErrorCode::Overloaded,

@@ -72,8 +72,11 @@ impl<'c> Route<'c> {
         let running = shared(unit, patience).await?.running;
         let Some(of) = fingerprint() else { return Err(unavailable(unit, "")) };
         let Some(lease) = unit.sessions.lease(session, of) else {
-            let message =
-                format!("{} already has {} sessions with their own connections", unit.name, sessions::MAX);
+            let message = format!(
+                "{} already has {} sessions with their own connections",
+                unit.name,
+                sessions::MAX_CONNECTIONS
+            );
             return Err(CallError::new(ErrorCode::Overloaded, message)
                 .hint("Nothing was run. Try again when one of them has ended its calls."));
         };

@@ -21,7 +21,7 @@ use crate::supervision::Upstreams;
 /// More files than the folder may have; changes of further files are noticed with the next other change.
 const MAX_FILES: usize = 1_024;
 /// The mode bits of group and others.
-const FOR_OTHERS: u32 = 0o077;
+const GROUP_AND_OTHERS: u32 = 0o077;
 
 /// The files in a folder, and what other users may do with the folder; empty if it does not exist.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Snapshot {
             let looks = || (about.modified().ok(), about.len(), about.permissions().mode());
             about.is_file().then(|| (entry.file_name(), looks()))
         });
-        let open = std::fs::metadata(dir).map_or(0, |about| about.permissions().mode() & FOR_OTHERS);
+        let open = std::fs::metadata(dir).map_or(0, |about| about.permissions().mode() & GROUP_AND_OTHERS);
         Self { files: files.collect(), open }
     }
 }

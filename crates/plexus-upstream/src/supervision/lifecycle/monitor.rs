@@ -25,7 +25,7 @@ use crate::supervision::unit::Unit;
 use crate::trust::Offer;
 
 /// Consecutive unanswered requests after which the server counts as dead.
-const MISSED: u32 = 2;
+const MAX_MISSED: u32 = 2;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum MonitorEnd {
@@ -250,7 +250,7 @@ impl<'u> Monitor<'u> {
             ClientError::Unreachable(why) | ClientError::Lost(why) => {
                 // A second failure means that it is lost. A server that runs calls may be slow to answer.
                 self.list_failures = if has_running_calls { 0 } else { self.list_failures + 1 };
-                (self.list_failures >= MISSED).then_some(MonitorEnd::Lost(why))
+                (self.list_failures >= MAX_MISSED).then_some(MonitorEnd::Lost(why))
             }
             ClientError::Busy(_) => None,
             ClientError::NeedsLogin(why) => Some(MonitorEnd::NeedsLogin(why)),
@@ -308,7 +308,7 @@ impl<'u> Monitor<'u> {
                 // Any message that arrived in the meantime is a sign of life too.
                 self.missed =
                     if unit.activity.last_message_at() > self.pinged_at { 0 } else { self.missed + 1 };
-                (self.missed >= MISSED).then(|| MonitorEnd::Lost(error.to_string()))
+                (self.missed >= MAX_MISSED).then(|| MonitorEnd::Lost(error.to_string()))
             }
         }
     }

@@ -18,7 +18,7 @@ use crate::supervision::{Timing, Upstreams, catalog, unit};
 use crate::trust;
 
 /// Lines of standard error that are reported.
-const STDERR_SHOWN: usize = 50;
+const MAX_STDERR_LINES: usize = 50;
 
 /// Starts or connects to a server, lists its tools and disconnects.
 pub async fn try_out(
@@ -104,7 +104,7 @@ impl Trial<'_> {
             Err(error) => report.error = Some(error.to_string()),
         }
         report.stderr = stderr.lines();
-        report.stderr.drain(..report.stderr.len().saturating_sub(STDERR_SHOWN));
+        report.stderr.drain(..report.stderr.len().saturating_sub(MAX_STDERR_LINES));
         report.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         report
     }

@@ -1,10 +1,10 @@
 //! Connections of single sessions, for servers whose file sets `per_session`.
 //!
 //! A session's first call opens its connection, which is closed when it is idle for a while. A server has at
-//! most [`MAX`] of them: to make room, the connection that is idle longest is closed; if all are busy, the
+//! most [`MAX_CONNECTIONS`] of them: to make room, the connection that is idle longest is closed; if all are busy, the
 //! call is rejected. A connection belongs to the configuration that it was made from: if the file changes or
 //! the connection ends, the next call opens another. A removed connection is closed cleanly as soon as no
-//! call uses it, because the server would otherwise keep its session; it counts towards [`MAX`] until then.
+//! call uses it, because the server would otherwise keep its session; it counts towards [`MAX_CONNECTIONS`] until then.
 //!
 //! The capabilities of a connection are fixed when it is opened, while each request of a session may declare
 //! different ones. A connection with more capabilities is therefore reused, and a replacement has all
@@ -31,7 +31,7 @@ use crate::supervision::lifecycle;
 pub(super) type Fingerprint = (u64, Capabilities);
 
 /// Limit of connections to one server besides the shared one.
-pub(super) const MAX: usize = 64;
+pub(super) const MAX_CONNECTIONS: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct SessionClients {
@@ -179,7 +179,7 @@ impl SessionClients {
         slots.replaced.retain(|slot| slot.strong_count() > 0);
         // An idle slot makes room for its replacement.
         let makes_room = slots.of.get(&session).is_some_and(|slot| slot.idle_since().is_some());
-        if slots.of.len() + slots.replaced.len() - usize::from(makes_room) >= MAX {
+        if slots.of.len() + slots.replaced.len() - usize::from(makes_room) >= MAX_CONNECTIONS {
             let idle = slots.of.iter().filter_map(|(session, slot)| Some((slot.idle_since()?, *session)));
             let (_, oldest) = idle.filter(|(_, idle)| *idle != session).min()?;
             slots.remove(oldest);
@@ -235,23 +235,23 @@ mod tests {
             patience: Duration::ZERO,
         });
         let of = (1, Capabilities::default());
-        let sessions: Vec<SessionId> = (0..=MAX).map(|_| SessionId::new()).collect();
+        let sessions: Vec<SessionId> = (0..=MAX_CONNECTIONS).map(|_| SessionId::new()).collect();
         let mut leases: Vec<SessionLease> = Vec::new();
-        for session in &sessions[..MAX] {
+        for session in &sessions[..MAX_CONNECTIONS] {
             leases.push(clients.lease(*session, of).unwrap());
         }
-        assert!(clients.lease(sessions[MAX], of).is_none(), "all slots are busy");
+        assert!(clients.lease(sessions[MAX_CONNECTIONS], of).is_none(), "all slots are busy");
         assert!(clients.lease(sessions[3], of).is_some(), "a session with a slot keeps it");
         // The first to end has been idle longest.
         drop(leases.remove(7));
         drop(leases.remove(0));
-        assert!(clients.lease(sessions[MAX], of).is_some());
+        assert!(clients.lease(sessions[MAX_CONNECTIONS], of).is_some());
         let there = |session: usize| clients.lock().of.contains_key(&sessions[session]);
-        assert_eq!([there(0), there(7), there(MAX)], [true, false, true]);
+        assert_eq!([there(0), there(7), there(MAX_CONNECTIONS)], [true, false, true]);
         clients.drop_idle(Duration::from_secs(60));
         assert!(there(0));
         clients.drop_idle(Duration::ZERO);
-        assert_eq!(clients.lock().of.len(), MAX - 2, "slots in use are not closed");
+        assert_eq!(clients.lock().of.len(), MAX_CONNECTIONS - 2, "slots in use are not closed");
     }
 
     fn no_clients() -> SessionClients {
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn replaced_connection_counts_until_it_is_unused() {
         let clients = no_clients();
-        let sessions: Vec<SessionId> = (0..MAX).map(|_| SessionId::new()).collect();
+        let sessions: Vec<SessionId> = (0..MAX_CONNECTIONS).map(|_| SessionId::new()).collect();
         let of = (1, Capabilities::default());
         let mut leases: Vec<SessionLease> =
             sessions.iter().map(|session| clients.lease(*session, of).unwrap()).collect();

@@ -12,11 +12,11 @@ use plexus_mcp::offers::Mailbox;
 use tokio::sync::{Notify, watch};
 
 /// Limit of watched resources of one server.
-const MAX: usize = 8_192;
+const MAX_WATCHED: usize = 8_192;
 /// Limit of watches per owner, so that nobody can use up the room of all others.
-const PER_OWNER: usize = 512;
+const MAX_PER_OWNER: usize = 512;
 /// How long to wait for the server to apply a new subscription.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub(in crate::supervision) struct Watches {
@@ -57,7 +57,7 @@ impl Watches {
         let mut watched = self.lock();
         let WatchTable { uris, owners } = &mut *watched;
         let count = owners.get(owner).copied().unwrap_or(0);
-        if count >= PER_OWNER || (uris.len() >= MAX && !uris.contains_key(uri)) {
+        if count >= MAX_PER_OWNER || (uris.len() >= MAX_WATCHED && !uris.contains_key(uri)) {
             return None;
         }
         owners.insert(owner.to_owned(), count + 1);
@@ -102,7 +102,8 @@ impl Watches {
         let (turn, mut acknowledged) = (self.turn(), self.acknowledged.subscribe());
         // The sender belongs to `self`, so it cannot be dropped.
         let _ =
-            tokio::time::timeout(PATIENCE, acknowledged.wait_for(|acknowledged| *acknowledged >= turn)).await;
+            tokio::time::timeout(ACK_TIMEOUT, acknowledged.wait_for(|acknowledged| *acknowledged >= turn))
+                .await;
     }
 
     /// Whether no resource is watched.
@@ -160,7 +161,7 @@ mod tests {
     use futures_util::FutureExt;
     use plexus_mcp::offers::Mailbox;
 
-    use super::{MAX, PER_OWNER, Watches};
+    use super::{MAX_PER_OWNER, MAX_WATCHED, Watches};
 
     #[test]
     fn resource_is_watched_until_the_last_subscriber_leaves() {
@@ -181,8 +182,9 @@ mod tests {
         let watches = Arc::<Watches>::default();
         let mailbox = Arc::<Mailbox>::default();
         let watch = |uri: &str, owner: &str| watches.watch(uri, owner, &mailbox, uri);
-        let guards: Vec<_> =
-            (0..MAX).map(|n| watch(&format!("a://{n}"), &format!("agent:{}", n / PER_OWNER))).collect();
+        let guards: Vec<_> = (0..MAX_WATCHED)
+            .map(|n| watch(&format!("a://{n}"), &format!("agent:{}", n / MAX_PER_OWNER)))
+            .collect();
         assert!(guards.iter().all(Option::is_some));
         assert!(watch("a://one-more", "ann").is_none());
         assert!(watch("a://1", "ann").is_some(), "an additional subscriber needs no room");
@@ -193,7 +195,8 @@ mod tests {
         let watches = Arc::<Watches>::default();
         let mailbox = Arc::<Mailbox>::default();
         let watch = |uri: &str, owner: &str| watches.watch(uri, owner, &mailbox, uri);
-        let mut guards: Vec<_> = (0..PER_OWNER).map(|n| watch(&format!("a://{n}"), "ann").unwrap()).collect();
+        let mut guards: Vec<_> =
+            (0..MAX_PER_OWNER).map(|n| watch(&format!("a://{n}"), "ann").unwrap()).collect();
         assert!(watch("a://one-more", "ann").is_none());
         assert!(watch("a://one-more", "bob").is_some());
         guards.pop();

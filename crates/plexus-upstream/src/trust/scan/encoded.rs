@@ -1,13 +1,13 @@
 //! Detects long runs of base64 or hexadecimal digits, which a model may decode but a person does not read.
 
 /// Longer than any hash in hexadecimal.
-const HEX: usize = 129;
-const BASE64: usize = 128;
+const MIN_HEX: usize = 129;
+const MIN_BASE64: usize = 128;
 /// Paths and multi-word names use the same characters, in shorter pieces.
-const PIECE: usize = 16;
+const MIN_PIECE: usize = 16;
 
 pub(super) fn encoded_run(text: &str) -> Option<String> {
-    if text.len() < BASE64 {
+    if text.len() < MIN_BASE64 {
         return None;
     }
     let is_digit = |c: char| c.is_ascii_alphanumeric() || "+/-_=".contains(c);
@@ -31,14 +31,14 @@ pub(super) fn encoded_run(text: &str) -> Option<String> {
 }
 
 fn is_encoded(run: &str) -> bool {
-    if run.len() >= HEX && run.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+    if run.len() >= MIN_HEX && run.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         // A run of few distinct digits is a separator line, not data.
         return run.bytes().collect::<std::collections::BTreeSet<_>>().len() > 4;
     }
     let any = |is: fn(&u8) -> bool| run.bytes().any(|byte| is(&byte));
     let pieces = run.split(['+', '/', '-', '_', '=']).filter(|piece| !piece.is_empty()).count().max(1);
-    run.len() >= BASE64
-        && run.len() / pieces >= PIECE
+    run.len() >= MIN_BASE64
+        && run.len() / pieces >= MIN_PIECE
         && any(u8::is_ascii_uppercase)
         && any(u8::is_ascii_lowercase)
         && any(u8::is_ascii_digit)

@@ -19,7 +19,7 @@ pub(crate) use hidden::visible;
 /// Findings per definition; further ones add no information.
 const MAX_FLAGS: usize = 16;
 /// Characters of a finding that are shown.
-const SHOWN: usize = 100;
+const MAX_SHOWN: usize = 100;
 
 /// Findings about a definition on its own.
 pub(crate) fn scan(form: &Map<String, Value>) -> Vec<ToolFlag> {
@@ -69,7 +69,7 @@ fn walk<'f>(at: &mut String, value: &'f Value, take: &mut impl FnMut(&str, &'f s
         Value::Object(fields) => {
             for (name, field) in fields {
                 at.push('.');
-                at.extend(name.chars().take(SHOWN));
+                at.extend(name.chars().take(MAX_SHOWN));
                 take(at, name);
                 walk(at, field, take);
                 at.truncate(end);
@@ -81,7 +81,7 @@ fn walk<'f>(at: &mut String, value: &'f Value, take: &mut impl FnMut(&str, &'f s
 
 pub(super) fn shorten(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match text.char_indices().nth(SHOWN) {
+    match text.char_indices().nth(MAX_SHOWN) {
         None => text,
         Some((end, _)) => format!("{}…", &text[..end]),
     }

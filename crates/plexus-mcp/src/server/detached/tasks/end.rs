@@ -10,7 +10,7 @@ use crate::server::reads;
 use crate::server::rpc::{INTERNAL_ERROR, RpcError};
 use crate::version::Dialect;
 
-const LOST: &str = "the hub was restarted while the task ran. It is unknown whether the task has done its work; it was \
+const LOST_MESSAGE: &str = "the hub was restarted while the task ran. It is unknown whether the task has done its work; it was \
                     not run again. Check its effects before you call again";
 
 const HUB_FAILED: &str = "the hub failed while the task ran. It is unknown whether the task has done its work; it was \
@@ -23,7 +23,7 @@ pub(super) fn hub_failed() -> TaskEnd {
 
 /// The end of a task that was running when the hub stopped.
 pub(super) fn lost() -> TaskEnd {
-    failed(INTERNAL_ERROR, LOST, None)
+    failed(INTERNAL_ERROR, LOST_MESSAGE, None)
 }
 
 /// A tool error completes the task; a protocol error fails it.

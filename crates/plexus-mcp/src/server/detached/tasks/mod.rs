@@ -26,7 +26,7 @@ pub(in crate::server) use live::Tasks;
 /// The extension that clients and servers declare.
 pub(in crate::server) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 /// Lifetime of a task.
-const KEEP: Duration = Duration::from_secs(24 * 3600);
+const TASK_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// Polling interval recommended to clients.
 const POLL_MS: u64 = 1_000;
 /// The client has not declared the capability that the request needs.
@@ -52,7 +52,7 @@ pub(in crate::server) async fn detach(
         tool: target.to_owned(),
         created_at: now,
         updated_at: now,
-        expires_at: now.checked_add(KEEP).unwrap_or(now),
+        expires_at: now.checked_add(TASK_LIFETIME).unwrap_or(now),
         end: None,
     };
     // Supervised, so that a dropped request does not leave a stored task that does not run.
