@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_may_be_called_anything() {
+    fn program_name_may_contain_any_character() {
         let stat =
             Stat::parse("7 (a) b ) 1) T 3 7 6 0 -1 4194560 1 0 0 0 5 6 70 8 20 0 9 0 4242 0 77 1").unwrap();
         let expected = Stat {

@@ -153,7 +153,7 @@ impl Target for TokenTarget {
 
     fn run(&mut self, input: &[u8]) {
         let Ok(forgery) = Forgery::arbitrary_take_rest(Unstructured::new(input)) else { return };
-        let text = self.forge(&forgery);
+        let text = self.build_token(&forgery);
         let scheme = match forgery.scheme {
             Scheme::Bearer => "Bearer ",
             Scheme::LowerCase => "bearer ",
@@ -191,7 +191,7 @@ impl TokenTarget {
     }
 
     /// The text of a token, without characters that a header cannot contain.
-    fn forge(&self, forgery: &Forgery<'_>) -> String {
+    fn build_token(&self, forgery: &Forgery<'_>) -> String {
         let mut parts: Vec<String> = self.minted(forgery.from).split('.').map(str::to_owned).collect();
         let (edits, structure): (Vec<_>, Vec<_>) =
             forgery.changes.iter().take(MAX_CHANGES).partition(|change| {
