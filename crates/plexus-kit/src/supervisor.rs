@@ -241,7 +241,7 @@ impl<T: Send + 'static> Drop for RunToCompletion<T> {
 
 impl<T: Send + 'static> fmt::Debug for RunToCompletion<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SeeThrough").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("RunToCompletion").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

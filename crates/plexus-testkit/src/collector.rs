@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A span as it arrived.
 #[derive(Debug, Clone)]
@@ -57,13 +57,13 @@ impl Collector {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let (taken, spans) = watch::channel(Vec::new());
+        let (span_sender, spans) = watch::channel(Vec::new());
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let taken = taken.clone();
-                let service = service_fn(move |request| take(request, taken.clone()));
+                let span_sender = span_sender.clone();
+                let service = service_fn(move |request| take(request, span_sender.clone()));
                 let connection = hyper::server::conn::http1::Builder::new();
                 let connection = connection.serve_connection(TokioIo::new(stream), service);
                 connections.spawn(async move {
@@ -82,7 +82,7 @@ impl Collector {
     /// Waits for the first matching span.
     pub async fn span(&mut self, wanted: impl Fn(&ExportedSpan) -> bool) -> ExportedSpan {
         let arrived = self.spans.wait_for(|spans| spans.iter().any(&wanted));
-        let in_time = tokio::time::timeout(PATIENCE, arrived).await.is_ok();
+        let in_time = tokio::time::timeout(TIMEOUT, arrived).await.is_ok();
         let spans = self.spans.borrow();
         let found = spans.iter().find(|span| wanted(span)).cloned();
         found.filter(|_| in_time).unwrap_or_else(|| panic!("no such span among {:#?}", *spans))
@@ -91,14 +91,14 @@ impl Collector {
 
 async fn take(
     request: Request<Incoming>,
-    taken: watch::Sender<Vec<ExportedSpan>>,
+    span_sender: watch::Sender<Vec<ExportedSpan>>,
 ) -> Result<Response<Empty<Bytes>>, Infallible> {
     let mut response = Response::new(Empty::new());
     let expected = request.uri().path() == "/v1/traces"
         && request.headers().get("content-type").is_some_and(|kind| kind == "application/x-protobuf");
     let body = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     match ExportTraceServiceRequest::decode(body) {
-        Ok(export) if expected => taken.send_modify(|spans| spans.extend(all(export))),
+        Ok(export) if expected => span_sender.send_modify(|spans| spans.extend(all(export))),
         _ => *response.status_mut() = StatusCode::BAD_REQUEST,
     }
     Ok(response)

@@ -74,9 +74,10 @@ impl Suite {
 pub async fn run(suite: Suite, url: &str, revision: &str) -> Option<Report> {
     let program = Pinned::npm(suite.set()).await?;
     let home = tempfile::tempdir().expect("a temporary folder");
-    let said = server(&program, home.path(), url, &["--suite", "all", "--spec-version", revision]).await;
-    assert!(said.contains("=== SUMMARY ==="), "the suite stopped early:\n{said}");
-    let started = said.lines().filter_map(|line| line.strip_prefix("Running client scenario '"));
+    let suite_output =
+        server(&program, home.path(), url, &["--suite", "all", "--spec-version", revision]).await;
+    assert!(suite_output.contains("=== SUMMARY ==="), "the suite stopped early:\n{suite_output}");
+    let started = suite_output.lines().filter_map(|line| line.strip_prefix("Running client scenario '"));
     let started = started.filter_map(|line| line.split('\'').next());
     let scenarios = started.map(|name| (name.to_owned(), checks(&home.path().join(RESULTS), name))).collect();
     Some(Report { scenarios })

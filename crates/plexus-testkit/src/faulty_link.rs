@@ -63,9 +63,9 @@ impl FaultyLink {
     async fn with_header(target: SocketAddr, headers: Option<String>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("its address");
-        let (state, seen) = watch::channel(State { target, mode: Mode::Open, cuts: 0 });
+        let (state, state_watch) = watch::channel(State { target, mode: Mode::Open, cuts: 0 });
         let mut accepting = JoinSet::new();
-        accepting.spawn(accept(listener, seen, headers.map(Arc::from)));
+        accepting.spawn(accept(listener, state_watch, headers.map(Arc::from)));
         Self { address, state, _accepting: accepting }
     }
 

@@ -373,7 +373,7 @@ fn outcome(status: u16, message: &Value) -> Result<Value, RequestError> {
 
 impl fmt::Debug for InteractiveClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AskedClient").field("speaks", &self.revision).finish_non_exhaustive()
+        f.debug_struct("InteractiveClient").field("revision", &self.revision).finish_non_exhaustive()
     }
 }
 

@@ -11,12 +11,12 @@
 //!     .turn(Turn::text("done"));
 //! let model = ScriptedModel::start(script).await;
 //! // … start a client with `model.url()` (Anthropic) or `model.openai_url()` …
-//! model.reached("between").await; // the client asks for the second turn
+//! model.wait_until_reached("between").await; // the client asks for the second turn
 //! model.release("between");
 //! // … wait for the client to end …
 //! model.assert_played();
 //! let last = model.request_for(2);
-//! let said: Vec<&str> = last.results().map(|result| result.text.as_str()).collect(); // by both calls
+//! let texts: Vec<&str> = last.results().map(|result| result.text.as_str()).collect(); // by both calls
 //! # }
 //! ```
 //!

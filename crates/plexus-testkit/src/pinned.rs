@@ -13,9 +13,9 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 /// Time limit for the installation, once per machine.
-const INSTALL: Duration = Duration::from_secs(150);
+const INSTALL_TIMEOUT: Duration = Duration::from_secs(150);
 /// Time limit for the next line of a script, or for its end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A folder whose `bin/` contains the programs: a virtual environment, or a set of npm packages.
 #[derive(Debug, Clone)]
@@ -95,14 +95,14 @@ pub struct Script {
 impl Script {
     /// The next line.
     pub async fn line(&mut self) -> Value {
-        let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await.expect("a line in time");
+        let line = tokio::time::timeout(TIMEOUT, self.lines.next_line()).await.expect("a line in time");
         let line = line.expect("UTF-8").expect("the script ended early; its output is above");
         serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"))
     }
 
     /// Waits for its end, which must be successful.
     pub async fn end(mut self) {
-        let status = tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("an end in time");
+        let status = tokio::time::timeout(TIMEOUT, self.child.wait()).await.expect("an end in time");
         let status = status.expect("a status");
         assert!(status.success(), "{status}");
     }
@@ -112,9 +112,9 @@ impl Script {
 #[expect(clippy::print_stdout, reason = "skipped tests are reported")]
 pub(crate) async fn installed(script: &str, args: &[&str]) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(script);
-    let made = Command::new(path).args(args).kill_on_drop(true).output();
-    let made = tokio::time::timeout(INSTALL, made).await.expect("installed in time");
-    let Output { status, stdout, stderr } = made.expect("the script runs");
+    let installation = Command::new(path).args(args).kill_on_drop(true).output();
+    let installation = tokio::time::timeout(INSTALL_TIMEOUT, installation).await.expect("installed in time");
+    let Output { status, stdout, stderr } = installation.expect("the script runs");
     if status.success() {
         return Some(String::from_utf8(stdout).expect("UTF-8").trim().into());
     }

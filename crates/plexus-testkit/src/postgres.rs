@@ -16,7 +16,7 @@ use crate::send;
 /// URL of the server that `scripts/postgres run` starts for all tests.
 const SERVER: &str = "PLEXUS_TEST_POSTGRES";
 /// Time limit for a server to start or stop.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 
 /// URL of a new database on the shared server. `None` without a server, which is printed; with `CI=true` that is a
@@ -72,7 +72,7 @@ impl PostgresServer {
     /// Stops the server: `INT` closes connections and shuts down cleanly, `QUIT` is a crash.
     pub async fn stop(&mut self, signal: Signal) {
         send(&self.child, signal);
-        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+        let ended = tokio::time::timeout(TIMEOUT, self.child.wait()).await;
         ended.expect("the server stops in time").expect("a status");
     }
 
@@ -91,7 +91,7 @@ impl PostgresServer {
                 tokio::time::sleep(POLL).await;
             }
         };
-        tokio::time::timeout(PATIENCE, up).await.expect("the server starts in time");
+        tokio::time::timeout(TIMEOUT, up).await.expect("the server starts in time");
     }
 }
 

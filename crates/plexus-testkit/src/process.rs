@@ -19,7 +19,7 @@ use tokio::process::{Child, ChildStdout, Command};
 use crate::{McpClient, eventually};
 
 /// Time limit for a hub to start or stop, or for a command to finish: far beyond what each should take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// The last line that a hub prints when it is ready.
 const READY: &str = "Stop with Ctrl-C.";
 
@@ -148,7 +148,7 @@ impl Plexus {
         let mut child = command.args(args).stderr(log).spawn().expect("the program starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("its output"));
         let mut welcome = String::new();
-        let ready = tokio::time::timeout(PATIENCE, async {
+        let ready = tokio::time::timeout(TIMEOUT, async {
             while !welcome.contains(READY) {
                 if stdout.read_line(&mut welcome).await.expect("its output") == 0 {
                     return false;
@@ -160,19 +160,19 @@ impl Plexus {
             let log = std::fs::read_to_string(&log_path).unwrap_or_default();
             panic!("the hub did not become ready; it printed {welcome:?} and logged\n{log}");
         };
-        let said = |label: &str| {
+        let field_of = |label: &str| {
             let line = welcome.lines().find_map(|line| line.trim_start().strip_prefix(label));
             line.map(|line| line.trim().to_owned())
         };
-        let url = said("MCP endpoint").and_then(|url| Some(url.strip_suffix("/mcp")?.to_owned()));
-        let data_dir = said("Data folder").expect("the data folder in what it prints").into();
+        let url = field_of("MCP endpoint").and_then(|url| Some(url.strip_suffix("/mcp")?.to_owned()));
+        let data_dir = field_of("Data folder").expect("the data folder in what it prints").into();
         let url = url.unwrap_or_else(|| panic!("no address in {welcome:?}"));
         HubProcess { child, stdout, url, data_dir, log_path, welcome, http: self.http.clone() }
     }
 }
 
 async fn finish(mut command: Command) -> ProgramOutput {
-    let output = tokio::time::timeout(PATIENCE, command.output());
+    let output = tokio::time::timeout(TIMEOUT, command.output());
     let output = output.await.expect("the command ends in time").expect("the program starts");
     ProgramOutput {
         code: output.status.code(),
@@ -321,7 +321,7 @@ impl HubProcess {
 
     /// Waits until it exits without a signal from this handle.
     pub async fn ended(mut self) -> ExitStatus {
-        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+        let ended = tokio::time::timeout(TIMEOUT, self.child.wait()).await;
         ended.expect("the hub ends in time").expect("its status")
     }
 
@@ -337,7 +337,7 @@ impl HubProcess {
 
     async fn stop(mut self, signal: Signal) -> ExitStatus {
         send(&self.child, signal);
-        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+        let ended = tokio::time::timeout(TIMEOUT, self.child.wait()).await;
         let status = ended.expect("the hub stops in time").expect("a status");
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).await.expect("UTF-8");

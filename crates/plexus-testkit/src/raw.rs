@@ -85,12 +85,12 @@ impl RawConnection {
     /// Closes the sending side and waits until the peer has closed too, which proves that it has noticed. Discards
     /// the remaining data.
     pub async fn hang_up(mut self) {
-        let gone = async {
+        let closed = async {
             let _ = self.stream.shutdown().await;
             let mut rest = Vec::new();
             let _ = self.stream.read_to_end(&mut rest).await;
         };
-        tokio::time::timeout(TIMEOUT, gone).await.expect("closed in time");
+        tokio::time::timeout(TIMEOUT, closed).await.expect("closed in time");
     }
 
     /// One answer: its head, and a body of `Content-Length` bytes.

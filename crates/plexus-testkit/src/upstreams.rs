@@ -11,7 +11,7 @@ use crate::TestHub;
 use crate::fixture::{Eras, program};
 
 /// Time limit for a server to reach a state: far beyond what it should take, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(40);
+const TIMEOUT: Duration = Duration::from_secs(40);
 
 impl TestHub {
     /// Path of a server's file.
@@ -53,7 +53,7 @@ impl TestHub {
                 changes.changed().await.expect("the hub runs");
             }
         };
-        let waited = tokio::time::timeout(PATIENCE, wait).await;
+        let waited = tokio::time::timeout(TIMEOUT, wait).await;
         waited.unwrap_or_else(|_| panic!("{name} is not {what} in time: {:?}", self.upstreams().get(name)))
     }
 }

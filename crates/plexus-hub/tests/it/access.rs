@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokens::{InvalidToken, Tokens};
 
 /// Time limit for an answer, or for the head of a stream.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The requirement of a request, and the status of its answer to an authorized caller.
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +55,7 @@ impl Row {
         if let Some(body) = &self.body {
             request = request.json(body);
         }
-        let answer = tokio::time::timeout(PATIENCE, request.send()).await;
+        let answer = tokio::time::timeout(TIMEOUT, request.send()).await;
         answer.unwrap_or_else(|_| panic!("no answer in time: {self:?}")).expect("an answer")
     }
 

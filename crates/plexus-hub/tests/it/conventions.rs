@@ -32,15 +32,15 @@ async fn last_page_has_no_next_cursor() {
     let count = all.as_array().unwrap().len();
     // A limit equal to the number of items leaves no next page.
     assert_eq!(admin.get(&format!("/tools?limit={count}")).await.ok()["next"], Value::Null);
-    let (mut seen, mut cursor) = (Vec::new(), String::new());
+    let (mut collected, mut cursor) = (Vec::new(), String::new());
     loop {
         let page = admin.get(&format!("/tools?limit=1{cursor}")).await.ok();
         assert_eq!(page["items"].as_array().unwrap().len(), 1);
-        seen.push(page["items"][0].clone());
+        collected.push(page["items"][0].clone());
         let Some(next) = page["next"].as_str() else { break };
         cursor = format!("&cursor={next}");
     }
-    assert_eq!(json!(seen), all);
+    assert_eq!(json!(collected), all);
 }
 
 #[tokio::test]

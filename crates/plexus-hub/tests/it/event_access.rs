@@ -22,11 +22,11 @@ async fn principal_sees_own_sessions_or_all_with_the_scope() {
     bob.call("one").await;
     let open = async |token: &str| hub.events("/ws/events?after=0", token).open().await;
     let mut streams = [open(&ann.token.token).await, open(&bob.token.token).await, open(&reader).await];
-    let mut seen = Vec::new();
+    let mut visible_positions = Vec::new();
     for stream in &mut streams {
-        seen.push(positions(&stream.until_live().await));
+        visible_positions.push(positions(&stream.until_live().await));
     }
-    assert_eq!(seen, [vec![1, 2], vec![3, 4], vec![1, 2, 3, 4]]);
+    assert_eq!(visible_positions, [vec![1, 2], vec![3, 4], vec![1, 2, 3, 4]]);
     // The same for live events: ann's next event comes before bob's, and bob must not see it.
     ann.call("one").await;
     bob.call("one").await;
@@ -147,8 +147,8 @@ async fn client_messages_are_ignored_up_to_a_limit() {
     }
     assert_eq!(stream.until_live().await, []);
     agent.call("one").await;
-    for place in [1, 2] {
-        assert_eq!(stream.event().await.pos, place, "the stream continues");
+    for position in [1, 2] {
+        assert_eq!(stream.event().await.pos, position, "the stream continues");
     }
     stream.socket().send(Message::text("x".repeat(5_000))).await.unwrap();
     assert_eq!(stream.end().await, ReceivedMessage::Closed { code: 1008, resume_after: Some(2) });

@@ -113,11 +113,11 @@ async fn client_without_pongs_is_dropped() {
     let agent = Agent::new(&hub, "a").await;
     // Pongs are sent while the socket is read, so this client sends none.
     let _mute = hub.events("/ws/events", &agent.token.token).open().await;
-    let mut heard = hub.events("/ws/events", &agent.token.token).open().await;
-    let hears = async { heard.end().await };
+    let mut reader = hub.events("/ws/events", &agent.token.token).open().await;
+    let reader_end = async { reader.end().await };
     tokio::select! {
         () = until_stats(&hub, "the silent client is disconnected", |stats| stats.open == 1) => {}
-        ended = hears => panic!("the client that answers was dropped: {ended:?}"),
+        ended = reader_end => panic!("the client that answers was dropped: {ended:?}"),
     }
     assert_eq!(hub.event_stats().too_slow, 0);
 }

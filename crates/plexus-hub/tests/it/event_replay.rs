@@ -159,8 +159,8 @@ async fn streams_can_be_filtered_by_session_owner_and_kind() {
     ann.call("one").await;
     bob.call("one").await;
     for ((query, _, live), stream) in cases.iter().zip(&mut streams) {
-        for place in *live {
-            assert_eq!(stream.event().await.pos, *place, "{query}");
+        for position in *live {
+            assert_eq!(stream.event().await.pos, *position, "{query}");
         }
     }
 }

@@ -108,12 +108,12 @@ async fn events_can_be_read_by_number_kind_and_page() {
     agent.post(&path, &json!({ "events": events })).await.ok();
     assert_eq!(texts(&agent.get(&format!("{path}?after=3")).await.ok()), ["m", "c"]);
     assert_eq!(texts(&agent.get(&format!("{path}?kind=note&after=1")).await.ok()), ["b", "c"]);
-    let (mut seen, mut cursor) = (Vec::new(), String::new());
+    let (mut collected, mut cursor) = (Vec::new(), String::new());
     loop {
         let page = agent.get(&format!("{path}?kind=note&limit=2{cursor}")).await.ok();
-        seen.extend(texts(&page).into_iter().map(str::to_owned));
+        collected.extend(texts(&page).into_iter().map(str::to_owned));
         let Some(next) = page["next"].as_str() else { break };
         cursor = format!("&cursor={next}");
     }
-    assert_eq!(seen, ["a", "b", "c"]);
+    assert_eq!(collected, ["a", "b", "c"]);
 }

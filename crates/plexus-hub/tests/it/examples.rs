@@ -31,13 +31,13 @@ async fn examples_of_the_rest_page_work_as_printed() {
         .kill_on_drop(true)
         .output();
     let ran = tokio::time::timeout(RUN, run).await.expect("an end in time").expect("a shell");
-    let said = String::from_utf8_lossy(&ran.stdout);
+    let stdout = String::from_utf8_lossy(&ran.stdout);
     if ran.status.code() == Some(127) && std::env::var_os("CI").is_none_or(|ci| ci != "true") {
         println!("skipped the examples of docs/rest.md: curl is not installed");
         return;
     }
-    assert!(ran.status.success(), "{said}\n{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "{stdout}\n{}", String::from_utf8_lossy(&ran.stderr));
     for part in ["write the docs", "\"key\":\"named:release\"", "\"external_id\":\"tag-1\"", "304"] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(stdout.contains(part), "{part}: {stdout}");
     }
 }

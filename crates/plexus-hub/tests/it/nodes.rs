@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use scripted_node::EnrolledNode;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(10);
 
 /// A hub with short time-outs for lost nodes.

@@ -9,7 +9,7 @@ use plexus_testkit::{ReceivedMessage, TestHub};
 use crate::agent::Agent;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
 
 #[tokio::test]
@@ -28,7 +28,7 @@ async fn old_entries_are_deleted_and_the_rest_stays_intact() {
             tokio::time::sleep(POLL).await;
         }
     };
-    tokio::time::timeout(PATIENCE, swept).await.expect("old events are deleted");
+    tokio::time::timeout(TIMEOUT, swept).await.expect("old events are deleted");
     let before = hub.api("/api/v1/audit/verify").await;
     assert_eq!(before["ok"], true, "{before}");
     // Four days are within the audit's retention, and event numbers continue.
@@ -43,7 +43,7 @@ async fn old_entries_are_deleted_and_the_rest_stays_intact() {
             tokio::time::sleep(POLL).await;
         }
     };
-    let report = tokio::time::timeout(PATIENCE, verified).await.expect("old entries are deleted");
+    let report = tokio::time::timeout(TIMEOUT, verified).await.expect("old entries are deleted");
     assert_eq!(report["ok"], true, "{report}");
     let agent = Agent::new(&hub, "a").await;
     assert_eq!(agent.call("one").await, id);

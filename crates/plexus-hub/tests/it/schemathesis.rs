@@ -42,9 +42,9 @@ async fn run(program: &Pinned, hub: &TestHub, token: &str, which: &[&str]) -> Ou
 
 /// Asserts that no problem was found, and that requests were made.
 fn check(output: &Output) {
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("No issues found"), "{said}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{stdout}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(stdout.contains("No issues found"), "{stdout}");
 }
 
 /// The requests came from this subject, and some of them succeeded: refusals alone prove little.

@@ -100,9 +100,9 @@ async fn session_stats_require_read_access() {
             .await
             .result()
     };
-    let kept = json!({ "plexus/idempotency-key": "k", "plexus/occurred-at": "2026-01-01T00:00:00Z" });
+    let note = json!({ "plexus/idempotency-key": "k", "plexus/occurred-at": "2026-01-01T00:00:00Z" });
     for _ in 0..2 {
-        call(json!({ "action": "add", "text": "milk" }), kept.clone()).await;
+        call(json!({ "action": "add", "text": "milk" }), note.clone()).await;
     }
     assert_eq!(call(json!({ "action": "remove", "id": 9 }), json!({})).await["isError"], true);
 

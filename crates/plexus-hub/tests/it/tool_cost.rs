@@ -67,8 +67,8 @@ async fn profile_cost_is_for_admins_and_tokens_of_the_profile() {
     let secretary = admin.get("/tools/cost?profile=secretary").await.ok();
     assert!(!secretary.to_string().contains("reload_tools"), "{secretary}");
     assert_eq!(admin.get("/tools/cost?profile=nobody").await.refused(404), "not_found");
-    let asked = json!({ "kind": "agent", "name": "d", "profile": "discuss" });
-    let token = admin.post("/tokens", &asked).await.ok()["token"].as_str().unwrap().to_owned();
+    let token_params = json!({ "kind": "agent", "name": "d", "profile": "discuss" });
+    let token = admin.post("/tokens", &token_params).await.ok()["token"].as_str().unwrap().to_owned();
     let agent = Client::with_token(&hub, token);
     for path in ["/tools/cost", "/tools/cost?profile=discuss"] {
         assert_eq!(agent.get(path).await.ok(), discuss, "{path}");

@@ -49,8 +49,8 @@ async fn tool_can_be_tested_enabled_called_and_disabled() {
     let on = admin.post("/tools/say_back/enable", &json!({})).await.ok();
     assert_eq!((&on["state"], &on["enabled_by"]), (&json!("enabled"), &json!("command")), "{on}");
     let agent = hub.token("agent", &["call:say_back"]).await.token;
-    let said = hub.mcp(&agent).tool("say_back", json!({ "n": 7 })).await;
-    assert_eq!(said["structuredContent"], json!({ "got": { "n": 7 } }), "{said}");
+    let result = hub.mcp(&agent).tool("say_back", json!({ "n": 7 })).await;
+    assert_eq!(result["structuredContent"], json!({ "got": { "n": 7 } }), "{result}");
     let shown = admin.get("/tools/say_back").await.ok();
     assert_eq!((&shown["placement"], &shown["scope"]), (&json!("hub"), &json!("call:say_back")), "{shown}");
     admin.post("/tools/say_back/disable", &json!({})).await.ok();

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::client::{Client, send};
 
 /// Time limit for a state change of a server: far beyond what it should take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval between two looks at a state that only the API shows.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -26,7 +26,7 @@ async fn hub_for_fixtures() -> TestHub {
 /// The server, once it is in this state.
 async fn in_state(admin: &Client<'_>, name: &str, state: &str) -> Value {
     let mut last = Value::Null;
-    let reached = tokio::time::timeout(PATIENCE, async {
+    let reached = tokio::time::timeout(TIMEOUT, async {
         loop {
             last = admin.get(&format!("/upstreams/{name}")).await.ok();
             if last["state"] == state {
@@ -82,8 +82,8 @@ async fn server_can_be_added_used_disabled_and_removed() {
     let called = admin.post("/tools/mcp__fixture__echo/call", &call).await.ok();
     assert_eq!((&called["success"], &called["text"]), (&json!(true), &json!("hello")), "{called}");
     let agent = hub.token("agent", &["call:mcp__fixture__*"]).await.token;
-    let said = hub.mcp(&agent).tool("mcp__fixture__echo", json!({ "text": "again" })).await;
-    assert_eq!(said["content"][0]["text"], "again", "{said}");
+    let result = hub.mcp(&agent).tool("mcp__fixture__echo", json!({ "text": "again" })).await;
+    assert_eq!(result["content"][0]["text"], "again", "{result}");
 
     // The same name, and one with the same tool names.
     for name in ["fixture", "fixture-"] {
@@ -125,7 +125,7 @@ async fn process_is_started_shown_with_its_log_and_stopped() {
     let pid = shown["pid"].as_u64().unwrap_or_else(|| panic!("no process: {shown}"));
     let flood = json!({ "arguments": { "bytes": 4096 } });
     admin.post("/tools/mcp__local__flood_stderr/call", &flood).await.ok();
-    let lines = tokio::time::timeout(PATIENCE, async {
+    let lines = tokio::time::timeout(TIMEOUT, async {
         loop {
             let logs = admin.get("/upstreams/local/logs?limit=2").await.ok();
             if logs["lines"].as_array().is_some_and(|lines| lines.len() == 2) {
@@ -141,7 +141,7 @@ async fn process_is_started_shown_with_its_log_and_stopped() {
         assert_eq!(answer.refused(400), "invalid_request", "{limit}");
     }
     send(admin.request(Method::DELETE, "/upstreams/local")).await.ok();
-    let process_ended = tokio::time::timeout(PATIENCE, async {
+    let process_ended = tokio::time::timeout(TIMEOUT, async {
         while Path::new(&format!("/proc/{pid}")).exists() {
             tokio::time::sleep(POLL).await;
         }
@@ -163,8 +163,8 @@ async fn testing_a_server_stores_nothing() {
     let found = admin.post("/upstreams/trial/test", &wrong).await.ok();
     assert_eq!(found["success"], false, "{found}");
     assert!(found["error"].as_str().is_some_and(|error| !error.is_empty()), "{found}");
-    let said = found["stderr"].to_string();
-    assert!(said.contains("--no-such-flag"), "{found}");
+    let stderr = found["stderr"].to_string();
+    assert!(stderr.contains("--no-such-flag"), "{found}");
     assert_eq!(admin.get("/upstreams").await.ok()["items"], json!([]));
     // Without a server in the body, the existing one is tested.
     assert_eq!(admin.post("/upstreams/trial/test", &json!({})).await.refused(404), "not_found");
@@ -219,10 +219,14 @@ async fn servers_are_visible_with_their_tools() {
     let user = Client::agent(&hub, "user", &["read:upstreams", "call:mcp__mine__echo"]).await;
     let list = user.get("/upstreams").await.ok();
     assert_eq!(list["items"].as_array().unwrap().len(), 1, "{list}");
-    let seen = user.get("/upstreams/mine").await.ok();
-    assert_eq!((&seen["name"], &seen["tools"]), (&json!("mine"), &json!(["mcp__mine__echo"])), "{seen}");
-    assert_eq!((&seen["document"], &seen["warnings"]), (&Value::Null, &json!([])), "{seen}");
-    assert_eq!(list["items"][0]["tools"], seen["tools"]);
+    let visible = user.get("/upstreams/mine").await.ok();
+    assert_eq!(
+        (&visible["name"], &visible["tools"]),
+        (&json!("mine"), &json!(["mcp__mine__echo"])),
+        "{visible}"
+    );
+    assert_eq!((&visible["document"], &visible["warnings"]), (&Value::Null, &json!([])), "{visible}");
+    assert_eq!(list["items"][0]["tools"], visible["tools"]);
     // A hidden server cannot be told apart from a missing one.
     let [other, nowhere] = [user.get("/upstreams/other").await, user.get("/upstreams/nowhere").await];
     assert_eq!((other.refused(404), nowhere.refused(404)), ("not_found", "not_found"));
@@ -231,7 +235,7 @@ async fn servers_are_visible_with_their_tools() {
     let flood = json!({ "arguments": { "bytes": 4096 } });
     admin.post("/tools/mcp__mine__flood_stderr/call", &flood).await.ok();
     admin.post("/tools/mcp__mine__crash/call", &json!({ "arguments": {} })).await;
-    let failed = tokio::time::timeout(PATIENCE, async {
+    let failed = tokio::time::timeout(TIMEOUT, async {
         loop {
             let shown = admin.get("/upstreams/mine").await.ok();
             if shown["last_error"]["stderr"].as_array().is_some_and(|lines| !lines.is_empty()) {
@@ -241,16 +245,16 @@ async fn servers_are_visible_with_their_tools() {
         }
     });
     let failed = failed.await.expect("what it wrote, for an admin, in time");
-    let seen = user.get("/upstreams/mine").await.ok();
+    let visible = user.get("/upstreams/mine").await.ok();
     let (whole, document) =
-        (&failed["last_error"]["message"], seen["last_error"]["message"].as_str().unwrap());
+        (&failed["last_error"]["message"], visible["last_error"]["message"].as_str().unwrap());
     let whole = whole.as_str().unwrap();
     assert!(whole.contains("; the last line of its standard error: "), "{failed}");
     assert!(
         whole.starts_with(document) && !document.is_empty() && !document.contains("standard error"),
-        "{seen}"
+        "{visible}"
     );
-    assert_eq!(seen["last_error"]["stderr"], json!([]), "{seen}");
+    assert_eq!(visible["last_error"]["stderr"], json!([]), "{visible}");
 }
 
 #[tokio::test]

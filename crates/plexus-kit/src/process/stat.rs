@@ -1,33 +1,33 @@
-//! What the kernel says of a process, in `/proc`.
+//! The state of a process as reported in `/proc`.
 
 use fs_err as fs;
 
-/// The parts of `/proc/<pid>/stat` that matter here.
+/// The fields of `/proc/<pid>/stat` that are used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
     pub pid: u32,
-    /// It has ended, and nobody has asked how.
+    /// The process has exited and is a zombie.
     pub dead: bool,
-    /// It was told to stop, and waits to go on.
+    /// The process is stopped by a signal or a debugger.
     pub stopped: bool,
     pub parent: u32,
     pub group: u32,
     pub session: u32,
-    /// Time of its processors, in ticks.
+    /// CPU time in ticks.
     pub ticks: u64,
-    /// The same of all its children that have ended and that it has asked about, and of theirs.
+    /// CPU time of all descendants that have exited and were waited for, in ticks.
     pub waited_ticks: u64,
     pub threads: u64,
-    /// In ticks since the machine was started.
+    /// Start time in ticks since boot.
     pub start_ticks: u64,
-    /// Pages that it has in memory, shared ones included.
+    /// Resident pages, including shared ones.
     pub resident: u64,
 }
 
 impl Stat {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        // The name of the program is in brackets, and may have anything in it.
+        // The program name is in parentheses and may contain any character.
         let (before, after) = text.rsplit_once(')')?;
         let pid = before.split(' ').next()?.parse().ok()?;
         let fields: Vec<&str> = after.split_ascii_whitespace().collect();
@@ -49,13 +49,13 @@ impl Stat {
 
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
-        // Not as text: the name of a program need not be UTF-8.
+        // Read as bytes, because a program name may not be UTF-8.
         let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
         Self::parse(&String::from_utf8_lossy(&stat))
     }
 }
 
-/// Numbers of all processes that are there now.
+/// Ids of all running processes.
 pub fn pids() -> impl Iterator<Item = u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten();
     processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_may_be_called_anything() {
+    fn program_name_may_contain_any_character() {
         let stat =
             Stat::parse("7 (a) b ) 1) T 3 7 6 0 -1 4194560 1 0 0 0 5 6 70 8 20 0 9 0 4242 0 77 1").unwrap();
         let expected = Stat {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// Time limit for a writer to notice an outage, or to get answers again.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Delay between two attempts at the same write.
 const BACKOFF: Duration = Duration::from_millis(50);
 
@@ -118,7 +118,7 @@ pub(super) async fn under_load<W: Writer>(
     }
     faults.await;
     stopped.store(true, Ordering::Relaxed);
-    let finished = tokio::time::timeout(PATIENCE, running.join_all()).await;
+    let finished = tokio::time::timeout(TIMEOUT, running.join_all()).await;
     let mut sent = finished.expect("every writer notices the faults, or is answered again, in time");
     sent.sort_by_key(|(index, _)| *index);
     sent.into_iter().map(|(_, sent)| sent).collect()
@@ -129,7 +129,7 @@ async fn attempt<W: Writer>(
     write: Write,
     unanswered_policy: UnansweredPolicy,
 ) -> Attempt<W::Ack> {
-    let (mut retries, until) = (0, Instant::now() + PATIENCE);
+    let (mut retries, until) = (0, Instant::now() + TIMEOUT);
     loop {
         let ack = writer.write(&write).await;
         if ack.is_some() || unanswered_policy != UnansweredPolicy::Retry {

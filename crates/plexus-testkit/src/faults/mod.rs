@@ -21,11 +21,11 @@ use rand::rngs::StdRng;
 
 use load::under_load;
 pub use load::{Attempt, Load, Sent, UnansweredPolicy, Write, Writer, exactly_once};
-pub use schedule::{Schedule, Strike};
+pub use schedule::{Schedule, ScheduledFault};
 pub use seed::Seed;
 
 /// A system that is written to while faults occur.
-pub trait Scene: Send {
+pub trait FaultScenario: Send {
     type Writer: Writer;
     type Fault: fmt::Debug + Send;
 
@@ -37,7 +37,7 @@ pub trait Scene: Send {
     fn writers(&mut self, round: u64) -> impl Future<Output = Vec<Self::Writer>> + Send;
 
     /// Injects a fault and recovers from it: when this returns, the scene accepts writes again.
-    fn strike(&mut self, fault: Self::Fault) -> impl Future<Output = ()> + Send;
+    fn inject(&mut self, fault: Self::Fault) -> impl Future<Output = ()> + Send;
 
     /// Compares the sent writes with the stored ones; panics if they differ.
     fn check(&mut self, sent: Vec<Sent<Self::Writer>>) -> impl Future<Output = ()> + Send;
@@ -47,7 +47,7 @@ pub trait Scene: Send {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Tally {
     pub rounds: u64,
-    pub strikes: usize,
+    pub faults: usize,
     pub acknowledged: usize,
     pub unanswered: usize,
     pub retries: usize,
@@ -65,14 +65,14 @@ impl Tally {
 
 /// Plays a scene for a number of rounds, each on the state left by the previous one; or for a single round, if the
 /// environment selects one.
-pub async fn rounds<S: Scene>(scene: &mut S, count: u64, load: Load) -> Tally {
+pub async fn rounds<S: FaultScenario>(scene: &mut S, count: u64, load: Load) -> Tally {
     let (seed, began) = (Seed::choose(), Instant::now());
     let mut tally = Tally::default();
     for round in Seed::rounds(count) {
         let schedule = scene.schedule(&mut seed.round(round));
         let failure_report = FailureReport { seed, round, schedule: schedule.to_string() };
         tally.rounds += 1;
-        tally.strikes += schedule.len();
+        tally.faults += schedule.len();
         let writers = scene.writers(round).await;
         let sent = under_load(writers, round, load, schedule.play(scene)).await;
         tally.count(&sent);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rand::RngExt;
 
-use super::{Attempt, Schedule, Seed, Sent, Strike, Write, Writer, exactly_once};
+use super::{Attempt, Schedule, ScheduledFault, Seed, Sent, Write, Writer, exactly_once};
 
 struct Nobody;
 
@@ -46,8 +46,8 @@ fn random_choices_of_a_round_are_independent_of_earlier_rounds() {
     let seed = Seed::choose();
     let schedule = |round: u64| -> Schedule<u8> {
         let mut rng = seed.round(round);
-        let strike = |_| Strike { after: Duration::from_micros(rng.random()), fault: rng.random() };
-        (0..8).map(strike).collect()
+        let inject = |_| ScheduledFault { after: Duration::from_micros(rng.random()), fault: rng.random() };
+        (0..8).map(inject).collect()
     };
     assert_eq!(schedule(7), schedule(7));
     assert_ne!(schedule(7), schedule(8));

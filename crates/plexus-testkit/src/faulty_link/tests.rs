@@ -84,9 +84,9 @@ async fn link_that_tears_answers_delivers_requests_and_partial_answers() {
     link.tear_answers();
     stream.write_all(b"four").await.unwrap();
     assert_eq!(echo.received.recv().await.unwrap(), b"four");
-    let mut said = Vec::new();
-    assert_eq!(stream.read_to_end(&mut said).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
-    assert_eq!(said, b"fo");
+    let mut received_bytes = Vec::new();
+    assert_eq!(stream.read_to_end(&mut received_bytes).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(received_bytes, b"fo");
 }
 
 #[tokio::test]

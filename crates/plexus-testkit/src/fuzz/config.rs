@@ -43,7 +43,7 @@ impl Target for ConfigTarget {
             .collect();
         let _ = environment.unknown();
         match self.load(text, &environment) {
-            Ok(config) => self.check_taken(&config),
+            Ok(config) => self.check_accepted(&config),
             Err(error) => self.check_refused(&error, text),
         }
     }
@@ -60,7 +60,7 @@ impl ConfigTarget {
     }
 
     /// Writing and reading the effective configuration must give the same configuration.
-    fn check_taken(&self, config: &Config) {
+    fn check_accepted(&self, config: &Config) {
         let mut text = String::new();
         for effective in config.settings.iter() {
             // Only a part of a secret can be read.
@@ -87,19 +87,22 @@ impl ConfigTarget {
         let lines = 1 + text.iter().filter(|byte| **byte == b'\n').count();
         let path = self.path().display().to_string();
         for problem in &error.problems {
-            let told = problem.to_string();
+            let problem_text = problem.to_string();
             match problem.origin() {
                 Some(Origin::File { line, .. }) => {
-                    assert!((1..=lines).contains(&line), "line {line} of {lines}: {told}");
-                    assert!(told.starts_with(&format!("{path}:{line}: ")), "no place in {told:?}");
+                    assert!((1..=lines).contains(&line), "line {line} of {lines}: {problem_text}");
+                    assert!(
+                        problem_text.starts_with(&format!("{path}:{line}: ")),
+                        "no place in {problem_text:?}"
+                    );
                 }
                 Some(Origin::Variable(name) | Origin::Flag(name)) => {
-                    assert!(told.starts_with(name), "no place in {told:?}");
+                    assert!(problem_text.starts_with(name), "no place in {problem_text:?}");
                 }
-                Some(Origin::Default) => panic!("a default is refused: {told}"),
+                Some(Origin::Default) => panic!("a default is refused: {problem_text}"),
                 None => assert!(
-                    matches!(problem, Problem::Read { .. }) && told.contains(&path),
-                    "no place in {told:?}"
+                    matches!(problem, Problem::Read { .. }) && problem_text.contains(&path),
+                    "no place in {problem_text:?}"
                 ),
             }
         }

@@ -125,10 +125,10 @@ impl HeadersTarget {
             .copied()
             .filter(|byte| *byte == b'\t' || (*byte >= b' ' && *byte != 127));
         let mut value: Vec<u8> = value.collect();
-        for (placeholder, meant) in [("$TOKEN", &self.token), ("$SESSION", &self.session)] {
+        for (placeholder, actual) in [("$TOKEN", &self.token), ("$SESSION", &self.session)] {
             if let Some(at) = value.windows(placeholder.len()).position(|part| part == placeholder.as_bytes())
             {
-                value.splice(at..at + placeholder.len(), meant.bytes());
+                value.splice(at..at + placeholder.len(), actual.bytes());
             }
         }
         Some((name, value))
@@ -136,7 +136,7 @@ impl HeadersTarget {
 
     /// Checks a request that was admitted.
     fn check(&self, request: &Request<'_>, reply: &Reply) {
-        let told = || {
+        let context = || {
             let headers = request
                 .headers
                 .iter()
@@ -145,13 +145,17 @@ impl HeadersTarget {
             let body = String::from_utf8_lossy(request.body);
             format!("{} {} {headers:?} {body:?} was answered with {reply:?}", request.method, request.path)
         };
-        let host = request.only("host").unwrap_or_else(|| panic!("not one Host: {}", told()));
+        let host = request.only("host").unwrap_or_else(|| panic!("not one Host: {}", context()));
         let (name, port) = split_port(&host);
         let address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
         let is_port = port.bytes().all(|byte| byte.is_ascii_digit());
-        assert!(is_port && (address || name.eq_ignore_ascii_case("localhost")), "another's Host: {}", told());
+        assert!(
+            is_port && (address || name.eq_ignore_ascii_case("localhost")),
+            "another's Host: {}",
+            context()
+        );
         if request.count("origin") > 0 {
-            let origin = request.only("origin").unwrap_or_else(|| panic!("not one Origin: {}", told()));
+            let origin = request.only("origin").unwrap_or_else(|| panic!("not one Origin: {}", context()));
             let of = origin
                 .split_once("://")
                 .filter(|(scheme, _)| ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web)));
@@ -159,20 +163,20 @@ impl HeadersTarget {
             let (name, _) = split_port(authority);
             let loopback = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
             let ours = loopback || name.eq_ignore_ascii_case("localhost") || authority == host;
-            assert!(ours, "another's Origin: {}", told());
+            assert!(ours, "another's Origin: {}", context());
         }
         if OPEN.contains(&request.path) || request.method == "OPTIONS" {
             return;
         }
         // The header, or for a WebSocket a subprotocol, which these inputs never reach.
-        let bearer = request.only("authorization").unwrap_or_else(|| panic!("not one token: {}", told()));
+        let bearer = request.only("authorization").unwrap_or_else(|| panic!("not one token: {}", context()));
         let token = bearer
             .get(..7)
             .filter(|scheme| scheme.eq_ignore_ascii_case("bearer "))
             .map(|_| bearer[7..].trim());
-        assert_eq!(token, Some(self.token.as_str()), "{}", told());
+        assert_eq!(token, Some(self.token.as_str()), "{}", context());
         if request.path.starts_with("/mcp") && request.method == "POST" && reply.status == 200 {
-            request.check_stateless(reply, &told);
+            request.check_stateless(reply, &context);
         }
     }
 }
@@ -195,14 +199,14 @@ impl Request<'_> {
     }
 
     /// Checks that the headers of a successful 2026-07-28 request match its body.
-    fn check_stateless(&self, reply: &Reply, told: &impl Fn() -> String) {
+    fn check_stateless(&self, reply: &Reply, context: &impl Fn() -> String) {
         let body: Value = serde_json::from_slice(self.body).unwrap_or_default();
         let version = body["params"]["_meta"][META_VERSION].as_str();
         if version != Some("2026-07-28") || reply.is_stream() || reply.json().get("result").is_none() {
             return;
         }
-        assert_eq!(self.only("mcp-protocol-version").as_deref(), version, "{}", told());
-        assert_eq!(self.only("mcp-method").as_deref(), body["method"].as_str(), "{}", told());
+        assert_eq!(self.only("mcp-protocol-version").as_deref(), version, "{}", context());
+        assert_eq!(self.only("mcp-method").as_deref(), body["method"].as_str(), "{}", context());
         if body["method"] == "tools/call" {
             let name = self.only("mcp-name").unwrap_or_default();
             let encoded = name.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?="));
@@ -212,7 +216,7 @@ impl Request<'_> {
                 Some(decoded.as_slice()),
                 body["params"]["name"].as_str().map(str::as_bytes),
                 "{}",
-                told()
+                context()
             );
         }
     }

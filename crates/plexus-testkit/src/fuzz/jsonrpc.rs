@@ -95,26 +95,30 @@ fn stateless_headers(body: &[u8]) -> String {
 }
 
 fn check(body: &[u8], reply: &Reply) {
-    let told = || format!("{reply:?} to {:?}", String::from_utf8_lossy(body));
+    let context = || format!("{reply:?} to {:?}", String::from_utf8_lossy(body));
     match reply.status {
-        202 => assert!(reply.body.is_empty(), "an answer to what wants none: {}", told()),
-        200 if reply.is_stream() => reply.events().for_each(|event| check_message(&event, true, &told)),
+        202 => assert!(reply.body.is_empty(), "an answer to what wants none: {}", context()),
+        200 if reply.is_stream() => reply.events().for_each(|event| check_message(&event, true, &context)),
         200 => match reply.json() {
             Value::Array(messages) => {
-                assert!(!messages.is_empty(), "an empty batch: {}", told());
-                messages.iter().for_each(|message| check_message(message, false, &told));
+                assert!(!messages.is_empty(), "an empty batch: {}", context());
+                messages.iter().for_each(|message| check_message(message, false, &context));
             }
             message => {
-                check_message(&message, false, &told);
-                assert_eq!(id(body), Some(message["id"].clone()), "{}", told());
+                check_message(&message, false, &context);
+                assert_eq!(id(body), Some(message["id"].clone()), "{}", context());
             }
         },
-        400 | 404 | 429 => check_message(&reply.json(), false, &told),
-        _ => panic!("a status that the endpoint does not have: {}", told()),
+        400 | 404 | 429 => check_message(&reply.json(), false, &context),
+        _ => panic!("a status that the endpoint does not have: {}", context()),
     }
     if serde_json::from_slice::<&RawValue>(body).is_err() {
         let code = reply.json()["error"]["code"].as_i64();
-        assert!(matches!((reply.status, code), (400, Some(-32700 | -32600 | -32020))), "taken: {}", told());
+        assert!(
+            matches!((reply.status, code), (400, Some(-32700 | -32600 | -32020))),
+            "taken: {}",
+            context()
+        );
     }
 }
 
@@ -125,17 +129,17 @@ fn id(body: &[u8]) -> Option<Value> {
 }
 
 /// Accepts a notification, or an answer with either a result or an error.
-fn check_message(message: &Value, may_notify: bool, told: &impl Fn() -> String) {
-    assert_eq!(message["jsonrpc"], "2.0", "{}", told());
+fn check_message(message: &Value, may_notify: bool, context: &impl Fn() -> String) {
+    assert_eq!(message["jsonrpc"], "2.0", "{}", context());
     let (result, error) = (message.get("result"), message.get("error"));
     match (result, error) {
         (Some(_), None) => {
-            assert!(message["id"].is_string() || message["id"].is_number(), "no id: {}", told())
+            assert!(message["id"].is_string() || message["id"].is_number(), "no id: {}", context())
         }
         (None, Some(error)) => {
-            assert!(error["code"].is_i64() && error["message"].is_string(), "no error: {}", told());
+            assert!(error["code"].is_i64() && error["message"].is_string(), "no error: {}", context());
         }
-        (None, None) => assert!(may_notify && message["method"].is_string(), "no message: {}", told()),
-        (Some(_), Some(_)) => panic!("a result and an error: {}", told()),
+        (None, None) => assert!(may_notify && message["method"].is_string(), "no message: {}", context()),
+        (Some(_), Some(_)) => panic!("a result and an error: {}", context()),
     }
 }

@@ -153,7 +153,7 @@ impl Target for TokenTarget {
 
     fn run(&mut self, input: &[u8]) {
         let Ok(forgery) = Forgery::arbitrary_take_rest(Unstructured::new(input)) else { return };
-        let text = self.forge(&forgery);
+        let text = self.build_token(&forgery);
         let scheme = match forgery.scheme {
             Scheme::Bearer => "Bearer ",
             Scheme::LowerCase => "bearer ",
@@ -182,16 +182,16 @@ impl std::fmt::Debug for TokenTarget {
 
 impl TokenTarget {
     fn minted(&self, source: Source) -> &str {
-        let place = match source {
+        let index = match source {
             Source::Agent => 0,
             Source::Other => 1,
             Source::Revoked => 2,
         };
-        &self.minted[place].token
+        &self.minted[index].token
     }
 
     /// The text of a token, without characters that a header cannot contain.
-    fn forge(&self, forgery: &Forgery<'_>) -> String {
+    fn build_token(&self, forgery: &Forgery<'_>) -> String {
         let mut parts: Vec<String> = self.minted(forgery.from).split('.').map(str::to_owned).collect();
         let (edits, structure): (Vec<_>, Vec<_>) =
             forgery.changes.iter().take(MAX_CHANGES).partition(|change| {
@@ -203,12 +203,12 @@ impl TokenTarget {
                 Change::Claim(field, value) => parts[1] = with_member(&parts[1], field.name(), value.json()),
                 Change::Twice(field, value) => parts[1] = with_second(&parts[1], field.name(), value.json()),
                 Change::Graft(part, source) => {
-                    let place = match part {
+                    let index = match part {
                         Part::Header => 0,
                         Part::Claims => 1,
                         Part::Signature => 2,
                     };
-                    parts[place] = self.minted(*source).split('.').nth(place).unwrap_or_default().to_owned();
+                    parts[index] = self.minted(*source).split('.').nth(index).unwrap_or_default().to_owned();
                 }
                 Change::Flip { .. } | Change::Insert { .. } | Change::Remove { .. } => {}
             }
@@ -226,20 +226,20 @@ impl TokenTarget {
         };
         let mut text = format!("{message}.{signature}").into_bytes();
         for edit in edits {
-            let place = |at: u16| usize::from(at) % (text.len() + 1);
+            let index = |at: u16| usize::from(at) % (text.len() + 1);
             match edit {
                 Change::Flip { at, bit } => {
-                    let at = place(*at);
+                    let at = index(*at);
                     if let Some(byte) = text.get_mut(at) {
                         *byte ^= 1 << (bit % 8);
                     }
                 }
                 Change::Insert { at, text: more } => {
-                    let at = place(*at);
+                    let at = index(*at);
                     text.splice(at..at, more.bytes());
                 }
                 Change::Remove { at, length } => {
-                    let at = place(*at);
+                    let at = index(*at);
                     let end = (at + usize::from(*length)).min(text.len());
                     text.drain(at..end);
                 }

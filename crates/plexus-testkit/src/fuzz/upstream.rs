@@ -54,10 +54,10 @@ impl UpstreamTarget {
     fn check_file(&self, input: &[u8]) {
         let entries = self.folder.scan().expect("a folder that can be read");
         let [entry] = entries.as_slice() else { panic!("not one file: {entries:?}") };
-        let mut said = format!("{entry:?}");
+        let mut output = format!("{entry:?}");
         match &entry.server {
             Ok(server) => {
-                let _ = write!(said, "{:?}{:?}", server.transport, server.warnings);
+                let _ = write!(output, "{:?}{:?}", server.transport, server.warnings);
                 self.folder.set_enabled("fuzzed", !server.enabled).expect("a file that was taken");
                 let again = self.folder.read();
                 let again = again[0].server.as_ref();
@@ -72,11 +72,11 @@ impl UpstreamTarget {
                 assert!(!problems.is_empty(), "refused for nothing");
                 for problem in problems {
                     assert!(!problem.what.is_empty() && !problem.fix.is_empty(), "{problem:?}");
-                    let _ = write!(said, "{problem}");
+                    let _ = write!(output, "{problem}");
                 }
             }
         }
-        assert_secret(&said, input);
+        assert_secret(&output, input);
     }
 
     fn check_import(&self, text: &str) {
@@ -100,7 +100,7 @@ impl UpstreamTarget {
 }
 
 /// The input itself may contain the name of a key.
-fn assert_secret(said: &str, input: &[u8]) {
+fn assert_secret(output: &str, input: &[u8]) {
     let written = input.windows(SECRET.len()).any(|part| part == SECRET.as_bytes());
-    assert!(written || !said.contains(SECRET), "{said}");
+    assert!(written || !output.contains(SECRET), "{output}");
 }

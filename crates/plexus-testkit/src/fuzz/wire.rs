@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{RawAnswer, TestHub};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for the first event of a stream, which may be idle.
 const FIRST_EVENT: Duration = Duration::from_millis(5);
 
@@ -53,11 +53,11 @@ impl Wire {
         request.extend(format!("Content-Length: {}\r\n\r\n", body.len()).into_bytes());
         request.extend(body);
         let address = self.hub.address();
-        let kept = self.connection.take();
+        let idle_connection = self.connection.take();
         let (reply, connection) = self.runtime.block_on(async {
             // The hub may have closed an idle connection; a new one must be answered.
-            if let Some(kept) = kept
-                && let Some(answered) = exchange(kept, &request).await
+            if let Some(idle_connection) = idle_connection
+                && let Some(answered) = exchange(idle_connection, &request).await
             {
                 return answered;
             }
@@ -96,7 +96,7 @@ async fn exchange(mut connection: TcpStream, request: &[u8]) -> Option<(Reply, O
             }
         }
     };
-    let answered = tokio::time::timeout(PATIENCE, exchange).await;
+    let answered = tokio::time::timeout(TIMEOUT, exchange).await;
     answered.unwrap_or_else(|_| panic!("no answer in time to {:?}", text(request)))
 }
 

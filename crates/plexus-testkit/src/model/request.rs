@@ -129,12 +129,12 @@ pub(super) fn settings(body: Value) -> Map<String, Value> {
 
 /// The headers of a request without credentials.
 pub(super) fn headers(headers: &hyper::HeaderMap) -> Vec<(String, String)> {
-    let kept = |(name, value): (&hyper::header::HeaderName, &hyper::header::HeaderValue)| {
+    let redacted = |(name, value): (&hyper::header::HeaderName, &hyper::header::HeaderValue)| {
         let secret = SECRET_HEADERS.contains(&name.as_str());
         let value = if secret { REDACTED.into() } else { String::from_utf8_lossy(value.as_bytes()) };
         (name.as_str().to_owned(), value.into_owned())
     };
-    headers.iter().map(kept).collect()
+    headers.iter().map(redacted).collect()
 }
 
 /// A required string member.

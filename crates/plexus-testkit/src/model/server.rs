@@ -27,7 +27,7 @@ use super::script_state::{Answer, ScriptState};
 /// Far larger than the first request of an agent with all its tools.
 const BODY: usize = 16 * 1024 * 1024;
 /// Time limit for receiving a body.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const PATHS: &str =
     "POST /v1/responses, /v1/chat/completions, /v1/messages, /v1/messages/count_tokens and GET /v1/models";
 
@@ -111,7 +111,7 @@ async fn generate(wire: Wire, request: Request<Incoming>, state: &ScriptState) -
 
 async fn json_body(request: Request<Incoming>) -> Result<Value, Refusal> {
     let read = Limited::new(request.into_body(), BODY).collect();
-    let Ok(read) = tokio::time::timeout(PATIENCE, read).await else {
+    let Ok(read) = tokio::time::timeout(TIMEOUT, read).await else {
         return Err(Refusal::Invalid("the body did not arrive in time".to_owned()));
     };
     let bytes = read

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::process::{Child, Command};
 
 /// Far longer than a run takes here.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Contenders that need no network, with short measurements.
 const BRIEF: [&str; 11] = [
@@ -33,7 +33,7 @@ fn bench(args: &[&str]) -> Command {
 }
 
 async fn finished(mut command: Command) -> Output {
-    tokio::time::timeout(PATIENCE, command.output()).await.expect("an end in time").expect("the program runs")
+    tokio::time::timeout(TIMEOUT, command.output()).await.expect("an end in time").expect("the program runs")
 }
 
 /// The hub built with the workspace; `None` if only this crate was built, except in CI.
@@ -60,8 +60,9 @@ async fn benchmark_reports_every_row_without_failed_calls() {
     let mut command = bench(&BRIEF);
     command.arg(&json).arg("--docs").arg(&docs);
     let output = finished(command).await;
-    let (printed, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{said}");
+    let (printed, stderr) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{stderr}");
 
     let results: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     assert!(results["machine"]["cores"].as_u64().unwrap() > 0, "{results}");
@@ -111,7 +112,7 @@ async fn benchmark_of_the_proxy_reports_every_table() {
     }
     let folder = tempfile::tempdir().unwrap();
     let (json, docs) = (folder.path().join("bench.json"), folder.path().join("page.md"));
-    let mark = |place: &str| format!("<!-- Written by `make bench ARGS=proxy`: {place} -->\n");
+    let mark = |position: &str| format!("<!-- Written by `make bench ARGS=proxy`: {position} -->\n");
     std::fs::write(&docs, format!("Before.\n{}{}After.\n", mark("begin"), mark("end"))).unwrap();
     let mut command = bench(&["proxy", "--quick", "--json"]);
     command.arg(&json).arg("--docs").arg(&docs);
@@ -139,7 +140,7 @@ async fn interrupted_benchmark_ends_its_processes() {
     // The pass-through, and the echo server behind it.
     let children = loop_until(|| Some(children(&run)).filter(|children| children.len() == 2)).await;
     send(&run, Signal::INT);
-    let status = tokio::time::timeout(PATIENCE, run.wait()).await.expect("an end in time").unwrap();
+    let status = tokio::time::timeout(TIMEOUT, run.wait()).await.expect("an end in time").unwrap();
     assert_eq!(status.code(), Some(130));
     for child in children {
         assert!(!Path::new("/proc").join(&child).exists(), "{child} still runs");
@@ -152,9 +153,12 @@ async fn unknown_contender_is_refused_with_the_known_ones() {
         return;
     }
     let output = finished(bench(&["--only", "nobody"])).await;
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("unknown contender `nobody`") && said.contains("direct, floor, plexus"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.contains("unknown contender `nobody`") && stderr.contains("direct, floor, plexus"),
+        "{stderr}"
+    );
 }
 
 /// Process ids of a process's children.
@@ -170,7 +174,7 @@ async fn loop_until<T>(look: impl Fn() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(begun.elapsed() < PATIENCE, "it did not come");
+        assert!(begun.elapsed() < TIMEOUT, "it did not come");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

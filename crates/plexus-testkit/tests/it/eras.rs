@@ -101,6 +101,6 @@ async fn server_of_both_eras_selects_the_era_by_request() {
     assert_eq!(described["structuredContent"]["protocolVersion"], "2026-07-28", "{described}");
     let described = call(&session(&client, "2025-06-18").await, "describe_call", json!({})).await;
     assert_eq!(described["structuredContent"]["protocolVersion"], "2025-06-18", "{described}");
-    let elsewhere = client.at(server.url().replace("/mcp", "/.well-known/oauth-protected-resource/mcp"));
-    assert_eq!(elsewhere.get().await.status, 404);
+    let other_path = client.at(server.url().replace("/mcp", "/.well-known/oauth-protected-resource/mcp"));
+    assert_eq!(other_path.get().await.status, 404);
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::eras::{at, call, client, session};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(10);
 const WATCHED: &str = "test://watched-resource";
 
@@ -19,7 +19,7 @@ async fn cancelled(client: &McpClient, calls: u64) {
             tokio::time::sleep(POLL).await;
         }
     };
-    tokio::time::timeout(PATIENCE, seen).await.expect("the server sees the cancellation in time");
+    tokio::time::timeout(TIMEOUT, seen).await.expect("the server sees the cancellation in time");
 }
 
 /// Begins a call, and returns after its first progress notification.
@@ -86,10 +86,10 @@ async fn list_and_resource_changes_are_notified_in_both_eras() {
     client.tool("touch_resource", json!({ "uri": "test://static-text" })).await;
     client.tool("touch_resource", json!({ "uri": WATCHED })).await;
     for stream in [&mut stream, &mut subscription] {
-        let heard = [stream.message().await.unwrap(), stream.message().await.unwrap()];
-        assert_eq!(heard[0]["method"], "notifications/tools/list_changed", "{heard:?}");
-        assert_eq!(heard[1]["method"], "notifications/resources/updated", "{heard:?}");
-        assert_eq!(heard[1]["params"]["uri"], WATCHED, "{heard:?}");
+        let notifications = [stream.message().await.unwrap(), stream.message().await.unwrap()];
+        assert_eq!(notifications[0]["method"], "notifications/tools/list_changed", "{notifications:?}");
+        assert_eq!(notifications[1]["method"], "notifications/resources/updated", "{notifications:?}");
+        assert_eq!(notifications[1]["params"]["uri"], WATCHED, "{notifications:?}");
     }
     let listed = client.modern("tools/list", json!({})).await.result();
     assert!(listed["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == "added_tool"), "{listed}");
@@ -159,8 +159,8 @@ async fn run_counts_survive_the_end_of_a_server() {
     let meta = json!({ "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} } });
     let mut first = params.clone();
     first["_meta"] = meta.clone();
-    let asked = client(&server).modern("tools/call", first).await.result();
-    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let first_result = client(&server).modern("tools/call", first).await.result();
+    assert_eq!(first_result["resultType"], "input_required", "{first_result}");
     drop(server);
 
     let server = fixture.start().await;
@@ -169,7 +169,7 @@ async fn run_counts_survive_the_end_of_a_server() {
     assert_eq!(runs["structuredContent"], json!({ "begun": 1, "done": 0 }), "{runs}");
     let mut second = params;
     second["_meta"] = meta;
-    second["requestState"] = asked["requestState"].clone();
+    second["requestState"] = first_result["requestState"].clone();
     second["inputResponses"] = json!({ "confirm": { "action": "accept", "content": { "ok": true } } });
     let done = client.modern("tools/call", second).await.result();
     assert_eq!(done["structuredContent"], json!({ "begun": 1, "done": 1 }), "{done}");
@@ -200,6 +200,6 @@ async fn tool_becomes_a_task_for_clients_with_task_support() {
             tokio::time::sleep(POLL).await;
         }
     };
-    let done = tokio::time::timeout(PATIENCE, done).await.expect("an end in time");
+    let done = tokio::time::timeout(TIMEOUT, done).await.expect("an end in time");
     assert_eq!(done["result"]["content"][0]["text"], "done as a task: null", "{done}");
 }

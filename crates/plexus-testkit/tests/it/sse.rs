@@ -7,7 +7,7 @@ use futures_util::StreamExt as _;
 use plexus_testkit::fixture::Fixture;
 use serde_json::{Value, json};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Events of a stream, as kind and data.
 struct Events {
@@ -27,8 +27,7 @@ impl Events {
                 self.text = rest.to_owned();
                 return event;
             }
-            let chunk =
-                tokio::time::timeout(PATIENCE, self.response.chunk()).await.expect("an event in time");
+            let chunk = tokio::time::timeout(TIMEOUT, self.response.chunk()).await.expect("an event in time");
             self.text.push_str(std::str::from_utf8(&chunk.unwrap().expect("more events")).unwrap());
         }
     }
@@ -70,10 +69,10 @@ async fn session_of_2024_uses_a_stream_and_posts() {
     let [_, (events, to)] = sessions;
     drop(events.response.bytes_stream().next());
     // The server notices the end of the stream asynchronously.
-    let gone = async {
+    let closed = async {
         while post(&to, &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await != 404 {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, gone).await.expect("a session that ends with its stream");
+    tokio::time::timeout(TIMEOUT, closed).await.expect("a session that ends with its stream");
 }

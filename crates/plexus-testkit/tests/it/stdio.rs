@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Server {
     child: Child,
@@ -36,7 +36,7 @@ impl Server {
     /// The next line; `None` at the end.
     async fn line(&mut self) -> Option<Value> {
         let line =
-            tokio::time::timeout(PATIENCE, self.lines.next_line()).await.expect("a line in time").unwrap()?;
+            tokio::time::timeout(TIMEOUT, self.lines.next_line()).await.expect("a line in time").unwrap()?;
         Some(serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}")))
     }
 
@@ -62,7 +62,7 @@ impl Server {
 
     async fn ended(mut self) -> Option<i32> {
         drop(self.input);
-        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+        let ended = tokio::time::timeout(TIMEOUT, self.child.wait()).await;
         ended.expect("an end in time").unwrap().code()
     }
 }
@@ -119,7 +119,7 @@ async fn child_floods_its_standard_error() {
         assert!(flooded["result"]["content"][0]["text"].as_str().unwrap().starts_with("wrote "), "{flooded}");
         server.ended().await
     };
-    let (ended, ()) = tokio::time::timeout(PATIENCE, async { tokio::join!(flood, read) }).await.unwrap();
+    let (ended, ()) = tokio::time::timeout(TIMEOUT, async { tokio::join!(flood, read) }).await.unwrap();
     assert_eq!(ended, Some(0));
 }
 

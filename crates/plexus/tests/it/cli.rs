@@ -313,12 +313,12 @@ async fn failures_have_documented_exit_codes() {
         (plexus.run_with(&["audit", "verify"], &as_agent).await, 5),
         (plexus.run_with(&["token", "create", "--kind", "admin", "--name", "x"], &as_agent).await, 5),
     ];
-    for (ran, code) in codes {
-        assert_eq!(ran.code, Some(code), "{ran:?}");
+    for (output, code) in codes {
+        assert_eq!(output.code, Some(code), "{output:?}");
         if code != 0 {
-            assert_eq!(ran.stdout, "", "{ran:?}");
-            assert_eq!(ran.stderr.matches("error: ").count(), 1, "{ran:?}");
-            assert!(!ran.stderr.contains(&agent), "a token in {ran:?}");
+            assert_eq!(output.stdout, "", "{output:?}");
+            assert_eq!(output.stderr.matches("error: ").count(), 1, "{output:?}");
+            assert!(!output.stderr.contains(&agent), "a token in {output:?}");
         }
     }
 }
@@ -327,8 +327,8 @@ async fn failures_have_documented_exit_codes() {
 async fn empty_event_list_prints_a_note() {
     let plexus = crate::plexus();
     let _hub = plexus.up().await;
-    let ran = plexus.run(&["events"]).await;
-    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), "", "No events.\n"));
+    let output = plexus.run(&["events"]).await;
+    assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (Some(0), "", "No events.\n"));
     assert_eq!(plexus.run(&["events", "--json"]).await.ok(), "");
 }
 

@@ -21,8 +21,8 @@ async fn values_are_shown_with_their_origin() {
     let file = write(&plexus, "listen = \"localhost:7\"\n\n[limits]\njson_depth = 9\noutput_bytes = 5\n");
     let args = ["config", "show", "--origin", "--config", &file, "--data-dir", "/d"];
     let variables = [("PLEXUS_LIMITS_OUTPUT_BYTES", "6")];
-    let ran = plexus.run_with(&args, &variables).await;
-    let shown = ran.ok();
+    let run_output = plexus.run_with(&args, &variables).await;
+    let shown = run_output.ok();
     assert_eq!(setting(shown, "data_dir"), ["data_dir", "/d", "--data-dir"]);
     assert_eq!(setting(shown, "listen")[2], format!("{file}:1"));
     assert_eq!(setting(shown, "limits.json_depth"), ["limits.json_depth", "9", &format!("{file}:4")]);
@@ -49,9 +49,9 @@ async fn password_causes_a_warning_and_is_never_shown() {
         &["config", "check"],
         &["config", "check", "--json"],
     ] {
-        let ran = plexus.run(&[args, &["--config", &file]].concat()).await;
-        output.push_str(ran.ok());
-        output.push_str(&ran.stderr);
+        let run_output = plexus.run(&[args, &["--config", &file]].concat()).await;
+        output.push_str(run_output.ok());
+        output.push_str(&run_output.stderr);
     }
     assert!(!output.contains(secret), "{output}");
     assert!(output.contains("postgres://ann:***@db.example/plexus"), "{output}");
@@ -63,8 +63,8 @@ async fn check_lists_all_problems() {
     let plexus = crate::plexus();
     let file = write(&plexus, "lisen = \"127.0.0.1:1\"\n[limits]\nbody_bytes = \"much\"\n");
     let args = ["config", "check", "--config", &file];
-    let ran = plexus.run_with(&args, &[("PLEXUS_DURABILITY", "always")]).await;
-    let output = ran.failed(2);
+    let run_output = plexus.run_with(&args, &[("PLEXUS_DURABILITY", "always")]).await;
+    let output = run_output.failed(2);
     for words in [
         format!("{file}:1: unknown key `lisen`, did you mean `listen`?"),
         format!("{file}:3: `limits.body_bytes`: \"much\" is not a whole number"),
@@ -99,10 +99,10 @@ async fn hub_starts_with_a_file_in_its_otherwise_empty_folder() {
 #[tokio::test]
 async fn misspelt_variable_causes_a_warning() {
     let plexus = crate::plexus();
-    let ran = plexus.run_with(&["config", "check"], &[("PLEXUS_LITSEN", "x")]).await;
-    ran.ok();
+    let run_output = plexus.run_with(&["config", "check"], &[("PLEXUS_LITSEN", "x")]).await;
+    run_output.ok();
     let output = "warning: unknown environment variable PLEXUS_LITSEN; did you mean PLEXUS_LISTEN?\n";
-    assert!(ran.stderr.starts_with(output), "{ran:?}");
+    assert!(run_output.stderr.starts_with(output), "{run_output:?}");
 }
 
 #[tokio::test]

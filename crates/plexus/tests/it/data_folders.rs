@@ -27,9 +27,9 @@ async fn copied() -> (Plexus, HubProcess, PathBuf) {
 }
 
 /// Standard error of a command that must have exited with this code.
-fn stderr_with_code(ran: &ProgramOutput, code: i32) -> &str {
-    assert_eq!(ran.code, Some(code), "{ran:?}");
-    &ran.stderr
+fn stderr_with_code(output: &ProgramOutput, code: i32) -> &str {
+    assert_eq!(output.code, Some(code), "{output:?}");
+    &output.stderr
 }
 
 fn findings<'r>(report: &'r Value, check: &'r str) -> impl Iterator<Item = &'r Value> {

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use plexus_testkit::faults::{Load, Scene, Schedule, Sent, Strike, UnansweredPolicy, exactly_once, rounds};
+use plexus_testkit::faults::{
+    FaultScenario, Load, Schedule, ScheduledFault, Sent, UnansweredPolicy, exactly_once, rounds,
+};
 use plexus_testkit::postgres::PostgresServer;
 use plexus_testkit::{HubProcess, SessionWriter, Signal, WriterProtocol};
 use rand::RngExt;
@@ -26,21 +28,21 @@ struct Outage {
     downtime: Duration,
 }
 
-impl Scene for DatabaseScene {
+impl FaultScenario for DatabaseScene {
     type Writer = SessionWriter;
     type Fault = Outage;
 
     fn schedule(&self, rng: &mut StdRng) -> Schedule<Outage> {
-        let strike = |number: u64| {
+        let inject = |number: u64| {
             let after = Duration::from_millis(rng.random_range(100..600));
             // Once longer than the hub waits for the server.
             let downtime = if number == 3 { 4_000 } else { rng.random_range(1..800) };
-            Strike {
+            ScheduledFault {
                 after,
                 fault: Outage { crash: number.is_multiple_of(2), downtime: Duration::from_millis(downtime) },
             }
         };
-        (0..6).map(strike).collect()
+        (0..6).map(inject).collect()
     }
 
     async fn writers(&mut self, round: u64) -> Vec<SessionWriter> {
@@ -56,7 +58,7 @@ impl Scene for DatabaseScene {
         writers
     }
 
-    async fn strike(&mut self, outage: Outage) {
+    async fn inject(&mut self, outage: Outage) {
         self.server.stop(if outage.crash { Signal::QUIT } else { Signal::INT }).await;
         tokio::time::sleep(outage.downtime).await;
         self.server.start_again().await;

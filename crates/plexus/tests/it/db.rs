@@ -258,8 +258,8 @@ async fn backup_contains_servers_and_profiles() {
 async fn failures_are_explained_and_leave_nothing() {
     let plexus = crate::plexus();
     for command in ["status", "migrate"] {
-        let ran = plexus.run(&["db", command]).await;
-        assert!(ran.failed(1).contains("there is no database"), "{ran:?}");
+        let output = plexus.run(&["db", command]).await;
+        assert!(output.failed(1).contains("there is no database"), "{output:?}");
     }
     let hub = plexus.up().await;
     let file = plexus.home().join("backup.tar.gz");
@@ -272,8 +272,8 @@ async fn failures_are_explained_and_leave_nothing() {
     assert!(again.failed(2).contains("--force"), "{again:?}");
     // Commands that write need exclusive access to the database.
     for command in [&["db", "migrate"][..], &["db", "restore", text(&file)]] {
-        let ran = plexus.run(command).await;
-        assert!(ran.failed(1).contains(&format!("process {}", hub.pid())), "{ran:?}");
+        let output = plexus.run(command).await;
+        assert!(output.failed(1).contains(&format!("process {}", hub.pid())), "{output:?}");
     }
     assert!(hub.terminate().await.success());
     let full = plexus.run(&["db", "restore", text(&file)]).await;

@@ -207,10 +207,10 @@ async fn password_in_the_configuration_causes_a_warning() {
     let file = plexus.home().join("mine.toml");
     std::fs::write(&file, "database_url = \"postgres://ann:hunter2@db.example/x\"\n").expect("a file");
     let args = ["doctor", "--config", file.to_str().expect("UTF-8")];
-    let ran = plexus.run_with(&args, &[("PLEXUS_LISTEN", &address)]).await;
-    let line = ran.stdout.lines().find(|line| line.contains("configuration")).expect("the check");
-    assert!(line.starts_with("warning") && line.contains("mine.toml:1"), "{ran:?}");
-    assert!(!ran.stdout.contains("hunter2") && !ran.stderr.contains("hunter2"), "{ran:?}");
+    let output = plexus.run_with(&args, &[("PLEXUS_LISTEN", &address)]).await;
+    let line = output.stdout.lines().find(|line| line.contains("configuration")).expect("the check");
+    assert!(line.starts_with("warning") && line.contains("mine.toml:1"), "{output:?}");
+    assert!(!output.stdout.contains("hunter2") && !output.stderr.contains("hunter2"), "{output:?}");
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ const SESSIONS: usize = 8;
 /// Memory limit of the hub for all readers together.
 const GROWTH: u64 = 150 << 20;
 /// No reader waits longer than this for its next message.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hundred_readers_see_two_thousand_events_once_and_in_order() {
@@ -123,7 +123,7 @@ async fn read(stream: Stream, mut rng: StdRng, last: i64, max_burst: i64) -> usi
         let mut reader = request.open().await;
         let leave_at = seen + rng.random_range(1..=max_burst.max(2) * 4);
         while seen < last && seen < leave_at {
-            let text = match tokio::time::timeout(PATIENCE, reader.text()).await.expect("a message in time") {
+            let text = match tokio::time::timeout(TIMEOUT, reader.text()).await.expect("a message in time") {
                 Ok(text) => text,
                 // The reader was too slow; the hub says where to resume.
                 Err(ReceivedMessage::Closed { code: 4408, resume_after }) => {
@@ -168,7 +168,7 @@ async fn pause(rng: &mut StdRng, speed: u32) {
 }
 
 fn request(hub: &HubProcess, token: &str, session: usize) -> reqwest::RequestBuilder {
-    let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().expect("an HTTP client");
+    let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().expect("an HTTP client");
     http.post(hub.url("/api/v1/tools/todo/call"))
         .bearer_auth(token)
         .header("plexus-session", format!("session-{session}"))

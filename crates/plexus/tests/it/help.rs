@@ -19,9 +19,9 @@ fn subcommands(help: &str) -> Vec<String> {
 
 async fn help(command: &[String]) -> String {
     let args: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
-    let ran = crate::plexus().run(&args).await;
-    assert_eq!(ran.stderr, "", "{ran:?}");
-    ran.ok().to_owned()
+    let output = crate::plexus().run(&args).await;
+    assert_eq!(output.stderr, "", "{output:?}");
+    output.ok().to_owned()
 }
 
 /// The help of a command and of everything below it.
@@ -63,7 +63,7 @@ async fn examples_of_tools_call_work() {
     let help = plexus.run(&["tools", "call", "--help"]).await;
     let (_, examples) = help.ok().split_once("Example:\n").expect("examples");
     for example in examples.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let ran = plexus.shell(example).await;
-        assert_eq!(ran.code, Some(0), "{example}: {ran:?}");
+        let output = plexus.shell(example).await;
+        assert_eq!(output.code, Some(0), "{example}: {output:?}");
     }
 }

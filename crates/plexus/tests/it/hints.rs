@@ -20,9 +20,9 @@ async fn session_is_found_by_name_key_and_id() {
         let shown = plexus.run(&["sessions", "show", name, "--json"]).await.json(0);
         assert_eq!(shown["id"], json!(id), "{name}");
         for args in [&["sessions", "tail", name, "--json"][..], &["events", "--session", name, "--json"]] {
-            let ran = plexus.run(args).await;
+            let output = plexus.run(args).await;
             let event: Value =
-                serde_json::from_str(ran.ok().lines().next().expect("an event")).expect("JSON");
+                serde_json::from_str(output.ok().lines().next().expect("an event")).expect("JSON");
             assert_eq!(event["session_id"], json!(id), "{args:?}");
         }
         let calls = plexus.run(&["audit", "list", "--session", name, "--json"]).await.json(0);
@@ -42,8 +42,8 @@ async fn session_is_found_by_name_key_and_id() {
 #[tokio::test]
 async fn following_needs_a_reachable_hub_and_waits_for_its_restart() {
     let plexus = crate::plexus();
-    let ran = plexus.run(&["events", "--follow", "--hub", "http://127.0.0.1:1"]).await;
-    let stderr = ran.failed(4);
+    let output = plexus.run(&["events", "--follow", "--hub", "http://127.0.0.1:1"]).await;
+    let stderr = output.failed(4);
     assert!(stderr.contains("hint: start it with `plexus up`"), "{stderr}");
     assert!(!stderr.contains("come back"), "{stderr}");
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use plexus_testkit::{Plexus, ProgramOutput, Signal, send, until};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_plexus");
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn deploy(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(file)
@@ -40,10 +40,14 @@ impl Installation {
     }
 
     async fn run(&self, program: &str, args: &[&str]) -> ProgramOutput {
-        let ran = self.plexus.command(program, args).output();
-        let ran = tokio::time::timeout(PATIENCE, ran).await.expect("it ends in time").unwrap();
+        let run_output = self.plexus.command(program, args).output();
+        let run_output = tokio::time::timeout(TIMEOUT, run_output).await.expect("it ends in time").unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        ProgramOutput { code: ran.status.code(), stdout: text(&ran.stdout), stderr: text(&ran.stderr) }
+        ProgramOutput {
+            code: run_output.status.code(),
+            stdout: text(&run_output.stdout),
+            stderr: text(&run_output.stderr),
+        }
     }
 
     async fn node(&self, args: &[&str]) -> ProgramOutput {
@@ -73,10 +77,10 @@ async fn script_installs_a_working_node_and_uninstalls_it() {
         !target.prefix.exists() && !target.units.exists() && !target.plexus.home().join(".config").exists()
     );
 
-    let ran = target.install(&options).await;
-    assert!(ran.ok().contains("Program:") && ran.ok().contains("Unit:"), "{ran:?}");
-    assert!(ran.stderr.contains("systemctl --user enable --now plexus-node"), "{ran:?}");
-    assert!(ran.stderr.contains("has not joined"), "{ran:?}");
+    let run_output = target.install(&options).await;
+    assert!(run_output.ok().contains("Program:") && run_output.ok().contains("Unit:"), "{run_output:?}");
+    assert!(run_output.stderr.contains("systemctl --user enable --now plexus-node"), "{run_output:?}");
+    assert!(run_output.stderr.contains("has not joined"), "{run_output:?}");
     let env_file = target.plexus.home().join(".config/plexus/node.env");
     assert_eq!(std::fs::metadata(&env_file).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(std::fs::metadata(target.unit()).unwrap().permissions().mode() & 0o777, 0o644);
@@ -120,7 +124,7 @@ async fn check_node_runs(target: &Installation) {
     let args = [&["tools", "call", "terminal"][..], &echo].concat();
     until("the node runs a command", async || target.plexus.run(&args).await.stdout.contains("a word")).await;
     send(&node, Signal::TERM);
-    let ended = tokio::time::timeout(PATIENCE, node.wait()).await.expect("it ends in time");
+    let ended = tokio::time::timeout(TIMEOUT, node.wait()).await.expect("it ends in time");
     assert!(ended.unwrap().success());
     assert!(hub.terminate().await.success());
 }
@@ -137,8 +141,8 @@ async fn script_reports_mistakes_before_it_changes_anything() {
         // The path of the test has no cargo.
         (&["--user"], "cargo is not installed"),
     ] {
-        let ran = target.install(args).await;
-        assert!(ran.failed(1).contains(expected), "{args:?}: {ran:?}");
+        let run_output = target.install(args).await;
+        assert!(run_output.failed(1).contains(expected), "{args:?}: {run_output:?}");
     }
     let system = target.install(&["--system", "--binary", BINARY, "--dry-run"]).await;
     assert!(system.ok().contains("would run: install -d -o plexus"), "{system:?}");
@@ -223,12 +227,12 @@ async fn systemd_accepts_the_units() {
         let unit = target.unit().display().to_string();
         let mut command =
             target.plexus.command("/usr/bin/systemd-analyze", &["verify", "--man=no", scope, &unit]);
-        let ran = command.env("XDG_RUNTIME_DIR", &runtime).output();
-        let ran = tokio::time::timeout(PATIENCE, ran).await.expect("it ends in time").unwrap();
-        let stderr = String::from_utf8_lossy(&ran.stderr);
+        let run_output = command.env("XDG_RUNTIME_DIR", &runtime).output();
+        let run_output = tokio::time::timeout(TIMEOUT, run_output).await.expect("it ends in time").unwrap();
+        let stderr = String::from_utf8_lossy(&run_output.stderr);
         // Other units on the machine may be invalid.
         let warnings: Vec<_> = stderr.lines().filter(|line| line.contains("plexus")).collect();
-        assert!(warnings.is_empty() && ran.status.success(), "{scope}: {stderr}");
+        assert!(warnings.is_empty() && run_output.status.success(), "{scope}: {stderr}");
     }
     let wrong = text(&target.unit()).replace("KillMode=process", "KillMode=proces");
     std::fs::write(target.unit(), wrong).unwrap();

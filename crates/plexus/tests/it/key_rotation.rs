@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A hub with an HTTP client.
 #[derive(Clone)]
@@ -143,12 +143,12 @@ impl Load {
                 self.renewed.recv().await.expect("a client that goes on");
             }
         };
-        tokio::time::timeout(PATIENCE, all).await.expect("all clients renew in time");
+        tokio::time::timeout(TIMEOUT, all).await.expect("all clients renew in time");
     }
 
     async fn stop(self) -> usize {
         self.over.store(true, Ordering::SeqCst);
-        tokio::time::timeout(PATIENCE, self.clients.join_all()).await.expect("all clients end").iter().sum()
+        tokio::time::timeout(TIMEOUT, self.clients.join_all()).await.expect("all clients end").iter().sum()
     }
 }
 
@@ -208,8 +208,8 @@ async fn keys_rotated_under_load_accept_all_valid_and_no_retired_tokens() {
     }
     hub_client.retire(&first).await;
     retired.send_replace(true);
-    tokio::time::timeout(PATIENCE, probes.join_all()).await.expect("the probe ends");
-    tokio::time::timeout(PATIENCE, async { while stream.next().await.is_some() {} })
+    tokio::time::timeout(TIMEOUT, probes.join_all()).await.expect("the probe ends");
+    tokio::time::timeout(TIMEOUT, async { while stream.next().await.is_some() {} })
         .await
         .expect("a stream of a retired key ends");
 
@@ -228,7 +228,7 @@ async fn keys_rotated_under_load_accept_all_valid_and_no_retired_tokens() {
     for protocol in PROTOCOLS {
         assert_eq!(hub_client.call(protocol, &short).await, 401, "{protocol:?} after the overlap");
     }
-    tokio::time::timeout(PATIENCE, async { while stream.next().await.is_some() {} })
+    tokio::time::timeout(TIMEOUT, async { while stream.next().await.is_some() {} })
         .await
         .expect("a stream of a key whose overlap is over ends");
     // The other keys are still in their overlap.
@@ -416,13 +416,13 @@ async fn crash_while_rotating(plexus: &Plexus, hub: HubProcess, delay: Duration,
         done
     });
     let both_acknowledged = count.wait_for(|(keys, tokens)| *keys > 0 && *tokens > 0);
-    tokio::time::timeout(PATIENCE, both_acknowledged)
+    tokio::time::timeout(TIMEOUT, both_acknowledged)
         .await
         .expect("both requests are answered")
         .expect("both go on");
     tokio::time::sleep(delay).await;
     hub.kill().await;
-    let acknowledged = tokio::time::timeout(PATIENCE, running.join_all()).await.expect("both notice");
+    let acknowledged = tokio::time::timeout(TIMEOUT, running.join_all()).await.expect("both notice");
     for done in acknowledged {
         all.keys.extend(done.keys);
         all.tokens.extend(done.tokens);

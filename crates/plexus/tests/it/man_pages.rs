@@ -16,9 +16,9 @@ async fn commands() -> Vec<String> {
 async fn completions_of_every_shell_name_every_command() {
     let (plexus, commands) = (crate::plexus(), commands().await);
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let ran = plexus.run(&["completions", shell]).await;
+        let output = plexus.run(&["completions", shell]).await;
         for command in &commands {
-            assert!(ran.ok().contains(command.as_str()), "{shell} does not know {command}");
+            assert!(output.ok().contains(command.as_str()), "{shell} does not know {command}");
         }
     }
     let script = plexus.home().join("completion.bash");

@@ -9,7 +9,7 @@ use tokio::process::Child;
 use crate::certificates::Authority;
 use crate::nodes::{join, wait_for_state};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Another machine: a home, and its node while it runs.
 struct Machine {
@@ -29,7 +29,7 @@ impl Machine {
     async fn stop(&mut self) -> bool {
         let mut process = self.process.take().expect("a node that runs");
         send(&process, Signal::TERM);
-        let ended = tokio::time::timeout(PATIENCE, process.wait()).await.expect("it ends in time");
+        let ended = tokio::time::timeout(TIMEOUT, process.wait()).await.expect("it ends in time");
         ended.expect("a status").success()
     }
 }

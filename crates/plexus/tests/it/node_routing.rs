@@ -35,7 +35,7 @@ async fn third_party_servers_and_commands_run_on_the_named_node() {
 
     // From the command line, by name and by label.
     for (node, words) in [("nas", "the nas"), ("role=web", "the vps"), ("local", "the hub")] {
-        let ran = plexus
+        let output = plexus
             .run(&[
                 "tools",
                 "call",
@@ -46,7 +46,7 @@ async fn third_party_servers_and_commands_run_on_the_named_node() {
                 &whereabouts(node).to_string(),
             ])
             .await;
-        assert!(ran.ok().contains(words), "{node}: {ran:?}");
+        assert!(output.ok().contains(words), "{node}: {output:?}");
     }
 
     // By third-party clients of both eras.

@@ -8,7 +8,7 @@ use plexus_testkit::oauth::{Authority, Browser, ProtectedServer, TokenValidation
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A login that waits for the browser.
 struct PendingLogin {
@@ -25,7 +25,7 @@ impl PendingLogin {
         let mut child = command.args(args).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
-        tokio::time::timeout(PATIENCE, stdout.read_line(&mut line)).await.expect("in time").unwrap();
+        tokio::time::timeout(TIMEOUT, stdout.read_line(&mut line)).await.expect("in time").unwrap();
         let url = match serde_json::from_str::<serde_json::Value>(&line) {
             Ok(json) => json["url"].as_str().unwrap().to_owned(),
             Err(_) => line.trim().to_owned(),
@@ -38,7 +38,7 @@ impl PendingLogin {
     async fn end(mut self) -> (Option<i32>, String, String) {
         let (mut out, mut err) = (String::new(), String::new());
         let mut stderr = self.child.stderr.take().unwrap();
-        let ended = tokio::time::timeout(PATIENCE, async {
+        let ended = tokio::time::timeout(TIMEOUT, async {
             tokio::try_join!(self.stdout.read_to_string(&mut out), stderr.read_to_string(&mut err)).unwrap();
             self.child.wait().await.unwrap()
         });

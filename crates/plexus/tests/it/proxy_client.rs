@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
 /// Time limit for an answer. The proxy queues a write that the hub does not answer within less.
-const PATIENCE: Duration = Duration::from_secs(40);
+const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// How an agent reaches its proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,7 +157,7 @@ impl ProxyClient {
             Transport::Stdio => Connection::Stdio(stdin, stdout),
             Transport::Http => {
                 let mut line = String::new();
-                let read = tokio::time::timeout(PATIENCE, stdout.read_line(&mut line)).await;
+                let read = tokio::time::timeout(TIMEOUT, stdout.read_line(&mut line)).await;
                 if read.expect("it prints its address in time").is_err() || line.is_empty() {
                     return Err(ProxyEnded);
                 }
@@ -184,7 +184,7 @@ impl ProxyClient {
         self.connection = None;
         let child = self.process.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut child = child.expect("a proxy that was started");
-        let ended = tokio::time::timeout(PATIENCE, child.wait()).await;
+        let ended = tokio::time::timeout(TIMEOUT, child.wait()).await;
         ended.expect("the proxy ends in time").expect("a status")
     }
 
@@ -258,7 +258,7 @@ impl ProxyClient {
             params["_meta"] = meta;
         }
         let body = json!({ "jsonrpc": "2.0", "id": self.id, "method": method, "params": params });
-        let answer = tokio::time::timeout(PATIENCE, self.answered(&body)).await;
+        let answer = tokio::time::timeout(TIMEOUT, self.answered(&body)).await;
         answer.unwrap_or_else(|_| panic!("{} got no answer in time to {body}; {}", self.name, self.log()))
     }
 

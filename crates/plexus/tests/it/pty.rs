@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 
 /// Time limit for expected output or the end of the program.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// Rows and columns.
 pub(crate) const SMALL: (u16, u16) = (30, 100);
 pub(crate) const LARGE: (u16, u16) = (70, 160);
@@ -102,7 +102,7 @@ impl Terminal {
 
     /// Waits until new output, after that of earlier calls, contains a text. Returns the new output up to its end.
     pub(crate) async fn expect(&mut self, text: &str) -> String {
-        let found = tokio::time::timeout(PATIENCE, async {
+        let found = tokio::time::timeout(TIMEOUT, async {
             loop {
                 let new = &self.output[self.read_to..];
                 if let Some(at) = new.find(text) {
@@ -123,7 +123,7 @@ impl Terminal {
 
     /// Waits until the screen shows a text.
     pub(crate) async fn expect_on_screen(&mut self, text: &str) {
-        let shown = tokio::time::timeout(PATIENCE, async {
+        let shown = tokio::time::timeout(TIMEOUT, async {
             while !self.screen_text().contains(text) {
                 if !self.read().await {
                     return false;
@@ -151,7 +151,7 @@ impl Terminal {
 
     /// Reads until the program has ended; returns its exit code and all of its output.
     pub(crate) async fn finish(mut self) -> (Option<i32>, String) {
-        let ended = tokio::time::timeout(PATIENCE, async {
+        let ended = tokio::time::timeout(TIMEOUT, async {
             while self.read().await {}
             self.child.wait().await
         });

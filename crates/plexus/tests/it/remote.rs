@@ -15,7 +15,7 @@ use tokio::process::Child;
 use crate::nodes;
 
 /// Far longer than anything here should take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A hub, and a node called `nas` that is linked to it through [`Link`].
 struct Site {
@@ -102,7 +102,7 @@ impl Site {
             drop(stdin);
         };
         let ended =
-            tokio::time::timeout(PATIENCE, async { tokio::join!(input_written, child.wait_with_output()).1 });
+            tokio::time::timeout(TIMEOUT, async { tokio::join!(input_written, child.wait_with_output()).1 });
         let output = ended.await.expect("it ends in time").expect("its output");
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         (output.status.code().unwrap_or(-1), output.stdout, errors)

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::process::{Child, Command};
 
 /// Far longer than anything here should take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A home with a hub, and a folder of scripts that is first on the path.
 struct RunnerHome {
@@ -136,7 +136,7 @@ impl RunnerHome {
 
 /// Waits for the end of a program.
 async fn end(child: Child) -> ProgramOutput {
-    let output = tokio::time::timeout(PATIENCE, child.wait_with_output());
+    let output = tokio::time::timeout(TIMEOUT, child.wait_with_output());
     let output = output.await.expect("it ends in time").expect("its output");
     ProgramOutput {
         code: output.status.code(),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use plexus_testkit::faults::{Load, Scene, Schedule, Sent, UnansweredPolicy, exactly_once, rounds};
+use plexus_testkit::faults::{FaultScenario, Load, Schedule, Sent, UnansweredPolicy, exactly_once, rounds};
 use plexus_testkit::{HubProcess, Plexus, SessionWriter, SseEvent, SseStream, WriterProtocol};
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -95,7 +95,7 @@ impl StopScene {
     }
 }
 
-impl Scene for StopScene {
+impl FaultScenario for StopScene {
     type Writer = SessionWriter;
     type Fault = &'static str;
 
@@ -117,7 +117,7 @@ impl Scene for StopScene {
         writers
     }
 
-    async fn strike(&mut self, _stop: &'static str) {
+    async fn inject(&mut self, _stop: &'static str) {
         let started = Instant::now();
         assert_eq!(self.hub.take().expect("a hub").terminate().await.code(), Some(0));
         assert!(started.elapsed() < SHUTDOWN_LIMIT, "it took {:?}", started.elapsed());

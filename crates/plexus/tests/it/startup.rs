@@ -73,12 +73,12 @@ async fn check_printed_commands(plexus: &Plexus, hub: &HubProcess) {
     let commands = printed_commands(hub);
     assert_eq!(commands.len(), 4, "{}", hub.welcome());
     // No agent is installed in the test.
-    let ran = plexus.shell(&commands[0]).await;
-    assert!(ran.failed(1).contains("no agent was found on this machine"), "{ran:?}");
+    let output = plexus.shell(&commands[0]).await;
+    assert!(output.failed(1).contains("no agent was found on this machine"), "{output:?}");
     for (command, expected) in commands[1..].iter().zip(["audit chain\tempty", "todo", "upstream add"]) {
-        let ran = plexus.shell(command).await;
-        assert_eq!(ran.code, Some(0), "{command}: {ran:?}");
-        assert!(ran.stdout.contains(expected), "{command}: {ran:?}");
+        let output = plexus.shell(command).await;
+        assert_eq!(output.code, Some(0), "{command}: {output:?}");
+        assert!(output.stdout.contains(expected), "{command}: {output:?}");
     }
 }
 
@@ -182,15 +182,15 @@ async fn address_in_use_is_named() {
     let plexus = crate::plexus();
     let occupied = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = occupied.local_addr().expect("its address").to_string();
-    let ran = plexus.run(&["up", "--listen", &address]).await;
-    let stderr = ran.failed(1);
+    let output = plexus.run(&["up", "--listen", &address]).await;
+    let stderr = output.failed(1);
     assert!(stderr.contains(&format!("error: cannot listen on {address}: ")), "{stderr}");
     assert!(stderr.lines().any(|line| line.starts_with("hint: ") && line.contains("--listen")), "{stderr}");
 }
 
 /// Checks that a start failed with this code and one error that contains these words.
-fn check_refused(ran: &ProgramOutput, code: i32, words: &[&str]) {
-    let stderr = ran.failed(code);
+fn check_refused(output: &ProgramOutput, code: i32, words: &[&str]) {
+    let stderr = output.failed(code);
     assert_eq!(stderr.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{stderr}");
     for words in words {
         assert!(stderr.contains(words), "{words:?} is not in: {stderr}");
@@ -221,14 +221,14 @@ async fn failed_start_is_explained() {
 
     let secret = "hunter2";
     let url = format!("mysql://root:{secret}@db.example.net/x");
-    for ran in [
+    for output in [
         up(&["--database-url", &url]).await,
         plexus.run_with(&["up", "--listen", "127.0.0.1:0"], &[("PLEXUS_DATABASE_URL", &url)]).await,
     ] {
-        let code = ran.code.expect("an exit code");
-        assert!(matches!(code, 1 | 2), "{ran:?}");
-        check_refused(&ran, code, &["mysql", "sqlite:"]);
-        assert!(!ran.stderr.contains(secret) && !ran.stderr.contains("example"), "{ran:?}");
+        let code = output.code.expect("an exit code");
+        assert!(matches!(code, 1 | 2), "{output:?}");
+        check_refused(&output, code, &["mysql", "sqlite:"]);
+        assert!(!output.stderr.contains(secret) && !output.stderr.contains("example"), "{output:?}");
     }
 }
 
@@ -240,8 +240,8 @@ async fn foreign_folder_is_not_changed() {
     std::fs::create_dir(&project).expect("a folder");
     std::fs::write(project.join("main.rs"), "").expect("a file");
     set_mode(&project, 0o755);
-    let ran = plexus.run(&["up", "--listen", "127.0.0.1:0", "--data-dir", text(&project)]).await;
-    check_refused(&ran, 1, &[text(&project), "neither empty nor a data folder of Plexus", "--data-dir"]);
+    let output = plexus.run(&["up", "--listen", "127.0.0.1:0", "--data-dir", text(&project)]).await;
+    check_refused(&output, 1, &[text(&project), "neither empty nor a data folder of Plexus", "--data-dir"]);
     let mode = std::fs::metadata(&project).expect("the folder").permissions().mode();
     assert_eq!(mode & 0o777, 0o755);
     assert_eq!(std::fs::read_dir(&project).expect("the folder").count(), 1);
@@ -253,10 +253,10 @@ async fn signing_key_readable_by_others_is_refused_with_a_fix() {
     assert!(plexus.up().await.terminate().await.success());
     let key = plexus.data_dir().join("signing-key");
     set_mode(&key, 0o644);
-    let ran = plexus.run(&["up", "--listen", "127.0.0.1:0"]).await;
+    let output = plexus.run(&["up", "--listen", "127.0.0.1:0"]).await;
     let fix = format!("chmod 600 {}", text(&key));
-    check_refused(&ran, 1, &["0644", &fix]);
-    assert_eq!(ran.stderr.matches(&fix).count(), 1, "printed twice: {}", ran.stderr);
+    check_refused(&output, 1, &["0644", &fix]);
+    assert_eq!(output.stderr.matches(&fix).count(), 1, "printed twice: {}", output.stderr);
     assert!(plexus.shell(&fix).await.ok().is_empty());
     plexus.up().await;
 }
@@ -277,8 +277,8 @@ async fn damaged_database_or_key_is_named() {
         let _ = std::fs::remove_file(folder.join(name));
     }
     std::fs::write(&database, [7; 5000]).expect("it can be written");
-    let ran = plexus.run(&up).await;
-    check_refused(&ran, 1, &[text(&database), "file is not a database"]);
+    let output = plexus.run(&up).await;
+    check_refused(&output, 1, &[text(&database), "file is not a database"]);
     assert_eq!(std::fs::read(&database).expect("the file"), [7; 5000], "the damaged file was changed");
 }
 

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use crate::certificates::{Authority, CertificateFiles, Validity};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// The name in the certificate, which commands on the hub's machine do not use.
 const NAME: &str = "hub.example.net";
 
@@ -36,7 +36,7 @@ async fn healthz(authority: &Path, address: SocketAddr) -> Result<u16, String> {
     let authority = reqwest::Certificate::from_pem(&std::fs::read(authority).unwrap()).unwrap();
     let client = reqwest::Client::builder().no_proxy().tls_certs_only([authority]).resolve(NAME, address);
     let request = client.build().unwrap().get(format!("https://{NAME}:{}/healthz", address.port()));
-    let answer = request.header("host", NAME).timeout(PATIENCE).send().await;
+    let answer = request.header("host", NAME).timeout(TIMEOUT).send().await;
     answer.map(|answer| answer.status().as_u16()).map_err(|error| format!("{error:?}"))
 }
 
@@ -97,16 +97,16 @@ async fn invalid_certificate_files_are_explained_and_prevent_the_start() {
         let (cert, key) = (text(cert), text(key));
         let variables =
             [("PLEXUS_TLS_CERT", &*cert), ("PLEXUS_TLS_KEY", &*key), ("PLEXUS_NODES_CLIENT_CA", &*ca)];
-        let ran = plexus.run_with(&["up", "--listen", "127.0.0.1:0"], &variables).await;
-        let stderr = ran.failed(2);
+        let output = plexus.run_with(&["up", "--listen", "127.0.0.1:0"], &variables).await;
+        let stderr = output.failed(2);
         assert!(
             stderr.contains(problem) && stderr.contains("hint:") && stderr.contains(fix),
             "{problem}: {stderr}"
         );
     }
     let alone = [("PLEXUS_TLS_CERT", "/somewhere.pem")];
-    let ran = plexus.run_with(&["up", "--listen", "127.0.0.1:0"], &alone).await;
-    assert!(ran.failed(2).contains("set `tls.key` as well"), "{ran:?}");
+    let output = plexus.run_with(&["up", "--listen", "127.0.0.1:0"], &alone).await;
+    assert!(output.failed(2).contains("set `tls.key` as well"), "{output:?}");
 }
 
 #[tokio::test]

@@ -74,8 +74,8 @@ async fn renewals_are_revoked_with_their_token() {
     let (plexus, hub) = running().await;
     let made = create(&plexus, &["--kind", "agent", "--name", "codex", "--renew-for", "60d"]).await;
     let renew = async |token: &str| {
-        let ran = plexus.run_with(&["token", "renew"], &[("PLEXUS_TOKEN", token)]).await;
-        ran.ok().trim().to_owned()
+        let output = plexus.run_with(&["token", "renew"], &[("PLEXUS_TOKEN", token)]).await;
+        output.ok().trim().to_owned()
     };
     let second = renew(text(&made, "token")).await;
     let third = renew(&second).await;

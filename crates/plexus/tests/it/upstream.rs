@@ -163,8 +163,8 @@ async fn server_can_be_tested_before_it_is_added() {
         (&["upstream", "add", "x", "http://127.0.0.1:9", "--env", "A=b"], "--env and --cwd"),
         (&["upstream", "add", "x", "--header", "A: b", "--", "sh"], "--header"),
     ] {
-        let ran = plexus.run(args).await;
-        assert!(ran.failed(2).contains(words), "{args:?}: {ran:?}");
+        let output = plexus.run(args).await;
+        assert!(output.failed(2).contains(words), "{args:?}: {output:?}");
     }
 }
 

@@ -208,16 +208,16 @@ async fn described_routes_answer_each_token_as_stated() {
 
     for (method, path, body, needs) in described() {
         // Use fresh tokens and resources for each row, because some rows delete theirs.
-        let (tokens, others) = (Tokens::of(&hub).await, ForeignResources::of(&hub).await);
+        let (tokens, foreign) = (Tokens::of(&hub).await, ForeignResources::of(&hub).await);
         let path = path
             .replace("/profiles/{id}", "/profiles/discuss")
             .replace("/external-agents/{id}", "/external-agents/local:codex")
             .replace("/nodes/{id}", &format!("/nodes/{}", tokens.node.node_id))
             .replace("{node}", &tokens.node.name)
-            .replace("{id}", &others.session)
-            .replace("{call_id}", &others.call)
-            .replace("{jti}", &others.token)
-            .replace("{kid}", &others.key)
+            .replace("{id}", &foreign.session)
+            .replace("{call_id}", &foreign.call)
+            .replace("{jti}", &foreign.token)
+            .replace("{kid}", &foreign.key)
             .replace("{server}", SERVER)
             .replace("{name}", "todo");
         Row { method, path, body, headers: vec![], needs }.check(&hub, &tokens).await;
@@ -228,7 +228,7 @@ async fn described_routes_answer_each_token_as_stated() {
 async fn undescribed_routes_answer_each_token_as_stated() {
     use Needs::{Nothing, Scope, Token};
     let hub = TestHub::start().await;
-    let (tokens, others) = (Tokens::of(&hub).await, ForeignResources::of(&hub).await);
+    let (tokens, foreign) = (Tokens::of(&hub).await, ForeignResources::of(&hub).await);
     let websocket = || {
         ["connection: upgrade", "upgrade: websocket", "sec-websocket-version: 13"]
             .map(|header| header.split_once(": ").unwrap())
@@ -255,7 +255,7 @@ async fn undescribed_routes_answer_each_token_as_stated() {
     ];
     for (path, headers, needs) in rows {
         let node = format!("/nodes/{}", tokens.node.node_id);
-        let path = path.replace("/nodes/{id}", &node).replace("{id}", &others.session);
+        let path = path.replace("/nodes/{id}", &node).replace("{id}", &foreign.session);
         Row { method: Method::GET, path, body: None, headers, needs }.check(&hub, &tokens).await;
     }
 }

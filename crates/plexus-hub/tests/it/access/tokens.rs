@@ -113,8 +113,8 @@ impl<'h> Tokens<'h> {
 
     /// A token with every scope except this one.
     pub(super) async fn all_but(&self, scope: &str) -> String {
-        let others: Vec<&str> = SCOPES.iter().copied().filter(|one| *one != scope).collect();
-        mint(self.hub, TokenKind::User, "most", &others).await.token
+        let other_scopes: Vec<&str> = SCOPES.iter().copied().filter(|one| *one != scope).collect();
+        mint(self.hub, TokenKind::User, "most", &other_scopes).await.token
     }
 }
 

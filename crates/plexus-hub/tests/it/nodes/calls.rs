@@ -40,7 +40,7 @@ fn run_as(hub: &TestHub, token: &str, key: &str, queue: bool) -> JoinSet<(u16, V
 }
 
 async fn answer_of(mut call: JoinSet<(u16, Value)>) -> (u16, Value) {
-    let answer = tokio::time::timeout(super::PATIENCE, call.join_next()).await.expect("an answer in time");
+    let answer = tokio::time::timeout(super::TIMEOUT, call.join_next()).await.expect("an answer in time");
     answer.expect("one call").unwrap()
 }
 
@@ -155,7 +155,7 @@ async fn call_is_resent_after_restart_only_to_the_same_store() {
 /// Changes the hub's database from outside.
 async fn sql(hub: &TestHub, statement: &'static str) {
     let file =
-        SqliteConnectOptions::new().filename(hub.data_dir().join("plexus.db")).busy_timeout(super::PATIENCE);
+        SqliteConnectOptions::new().filename(hub.data_dir().join("plexus.db")).busy_timeout(super::TIMEOUT);
     let mut conn = file.connect().await.unwrap();
     sqlx::query(statement).execute(&mut conn).await.unwrap();
 }
@@ -264,10 +264,10 @@ async fn unavailable_nodes_are_reported_to_callers() {
     assert_eq!(remove.send().await.unwrap().status(), 200);
     let (_, body) = answer_of(call).await;
     assert_eq!(body["code"], "interrupted", "{body}");
-    let away = EnrolledNode::new(&hub, "nas").await;
+    let never_linked = EnrolledNode::new(&hub, "nas").await;
     let (_, body) = answer_of(run(&hub, "k4")).await;
     assert_eq!(body["code"], "unavailable", "{body}");
-    assert_ne!(away.id, node.id);
+    assert_ne!(never_linked.id, node.id);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use reqwest::Response;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use super::scripted_node::{ALL_TRANSPORTS, EnrolledNode};
 
 async fn get(hub: &TestHub, token: &str, query: &str, version: Option<&str>) -> Response {
@@ -15,7 +15,7 @@ async fn get(hub: &TestHub, token: &str, query: &str, version: Option<&str>) -> 
     if let Some(version) = version {
         request = request.header("if-none-match", format!("\"{version}\""));
     }
-    tokio::time::timeout(PATIENCE, request.send()).await.expect("an answer in time").expect("an answer")
+    tokio::time::timeout(TIMEOUT, request.send()).await.expect("an answer in time").expect("an answer")
 }
 
 async fn context(hub: &TestHub, token: &str) -> Value {
@@ -41,7 +41,7 @@ fn spawn_wait(hub: &TestHub, token: &str, version: &Value) -> JoinSet<(u16, Valu
 }
 
 async fn answer_of(waiting: &mut JoinSet<(u16, Value)>) -> (u16, Value) {
-    let answer = tokio::time::timeout(PATIENCE, waiting.join_next()).await.expect("an answer in time");
+    let answer = tokio::time::timeout(TIMEOUT, waiting.join_next()).await.expect("an answer in time");
     answer.expect("one request").unwrap()
 }
 
@@ -159,7 +159,7 @@ async fn context_waits_are_limited() {
         waiting.push(spawn_wait(&hub, &token, &now["version"]));
     }
     // All requests arrive, and one of them is refused; which one is not determined.
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + TIMEOUT;
     while refused.is_none() && tokio::time::Instant::now() < deadline {
         refused = waiting.iter_mut().find_map(JoinSet::try_join_next).map(Result::unwrap);
         tokio::time::sleep(super::POLL).await;

@@ -10,7 +10,7 @@ use super::{quick_hub, until_state};
 const POLICY: LinkEnded = LinkEnded(1008);
 
 /// Sends a first frame, and returns the reason for the disconnect.
-async fn first_word(hub: &TestHub, node: &EnrolledNode, text: String) -> String {
+async fn close_reason(hub: &TestHub, node: &EnrolledNode, text: String) -> String {
     let mut end = node.ws(hub).await.unwrap();
     end.send_text(text).await;
     let bye = end.next().await.expect("a last word");
@@ -36,7 +36,7 @@ async fn link_must_begin_with_its_nodes_hello() {
         hello["labels"] = json!({ key: value });
         hello.to_string()
     };
-    for (said, why) in [
+    for (frame, why) in [
         (labelled("role", "nas\n\u{1b}[31m"), "is not a label"),
         (labelled("role\u{202e}", "nas"), "is not a label"),
         (labelled("role", &"x".repeat(64)), "is not a label"),
@@ -50,8 +50,8 @@ async fn link_must_begin_with_its_nodes_hello() {
         (much.to_string(), "1000 tools"),
         (long.to_string(), "10000 bytes"),
     ] {
-        let reason = first_word(&hub, &node, said.clone()).await;
-        assert!(reason.contains(why), "{said}: {reason}");
+        let reason = close_reason(&hub, &node, frame.clone()).await;
+        assert!(reason.contains(why), "{frame}: {reason}");
     }
     until_state(&hub, &node, "new").await;
 }
@@ -89,15 +89,15 @@ async fn invalid_frame_ends_only_its_own_link() {
     let (mut well, _) = attic.link(&hub, LinkTransport::WebSocket).await;
     well.answer_probe().await;
     let giant = json!({ "type": "event", "call_id": NodeId::new(), "seq": 1, "kind": "x", "payload": { "text": "x".repeat(5 << 20) } });
-    for said in [
+    for text in [
         "garbage".to_owned(),
         r#"{"type":"result","call_id":"01890a5d-ac96-774b-bcce-b302099a8057","outcome":{}}"#.to_owned(),
         r#"{"type":"welcome","version":1,"epoch":1,"name":"x","heartbeat_ms":1,"missed":1}"#.to_owned(),
         giant.to_string(),
     ] {
         let (mut end, _) = nas.link(&hub, LinkTransport::WebSocket).await;
-        let begin: String = said.chars().take(60).collect();
-        end.send_text(said).await;
+        let begin: String = text.chars().take(60).collect();
+        end.send_text(text).await;
         let ended = end.end().await;
         assert!(ended == POLICY || ended == LinkEnded(0), "{begin}: {ended:?}");
     }

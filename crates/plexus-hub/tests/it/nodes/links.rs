@@ -112,21 +112,21 @@ async fn delayed_hello_does_not_fence_a_newer_link() {
     for transport in ALL_TRANSPORTS {
         let hub = TestHub::start().await;
         let node = EnrolledNode::new(&hub, "nas").await;
-        let said = |n: u64| {
+        let hello_with_dial = |n: u64| {
             let mut hello = node.hello();
             hello["dial"] = json!({ "start": 1, "n": n });
             hello
         };
         // The first dial is open, and its hello is delayed.
         let mut first = node.dial(&hub, transport).await;
-        let (mut second, welcome) = node.link_with(&hub, transport, said(2)).await;
-        first.send(said(1)).await;
+        let (mut second, welcome) = node.link_with(&hub, transport, hello_with_dial(2)).await;
+        first.send(hello_with_dial(1)).await;
         let fenced = if transport == LinkTransport::WebSocket { 4001 } else { 409 };
         assert_eq!(first.end().await, LinkEnded(fenced));
         second.answer_probe().await;
         until_state(&hub, &node, "online").await;
         // The next dial is the newest.
-        let (_third, next) = node.link_with(&hub, transport, said(3)).await;
+        let (_third, next) = node.link_with(&hub, transport, hello_with_dial(3)).await;
         assert_eq!(
             next["epoch"].as_u64(),
             welcome["epoch"].as_u64().map(|epoch| epoch + 1),

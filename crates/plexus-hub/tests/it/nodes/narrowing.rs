@@ -22,8 +22,8 @@ async fn machine_tools_are_listed_while_online_and_changes_are_notified_once() {
 
     let mut stream = session.get_stream().await;
     assert_eq!(stream.next().await, Some(SseEvent::Comment(" connected".to_owned())));
-    let mut piped = proxy.stdio_client();
-    piped.initialize("2025-06-18").await;
+    let mut stdio_client = proxy.stdio_client();
+    stdio_client.initialize("2025-06-18").await;
     let mut modern = proxy.stdio_client();
     let wanted = json!({ "notifications": { "toolsListChanged": true } });
     let id = modern.begin_modern("subscriptions/listen", wanted).await;
@@ -38,12 +38,12 @@ async fn machine_tools_are_listed_while_online_and_changes_are_notified_once() {
             tokio::time::sleep(super::POLL).await;
         }
     };
-    tokio::time::timeout(super::PATIENCE, settled).await.expect("the proxy knows the context");
-    for told in stream.until_quiet().await {
-        assert_eq!(told["method"], CHANGED, "for the first list");
+    tokio::time::timeout(super::TIMEOUT, settled).await.expect("the proxy knows the context");
+    for notification in stream.until_quiet().await {
+        assert_eq!(notification["method"], CHANGED, "for the first list");
     }
-    piped.request("ping", json!({})).await;
-    piped.take_unsolicited();
+    stdio_client.request("ping", json!({})).await;
+    stdio_client.take_unsolicited();
     modern.modern("tools/list", json!({})).await;
     modern.take_unsolicited();
 
@@ -71,13 +71,16 @@ async fn machine_tools_are_listed_while_online_and_changes_are_notified_once() {
         assert_eq!(stream.until_quiet().await, Vec::<Value>::new(), "{round}");
         // The other sessions received the same two notifications.
         for _ in 0..2 {
-            piped.next_message(CHANGED).await;
-            let told = modern.next_message(CHANGED).await;
-            assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], id, "{told}");
+            stdio_client.next_message(CHANGED).await;
+            let notification = modern.next_message(CHANGED).await;
+            assert_eq!(
+                notification["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], id,
+                "{notification}"
+            );
         }
-        piped.request("ping", json!({})).await;
+        stdio_client.request("ping", json!({})).await;
         modern.modern("tools/list", json!({})).await;
-        assert_eq!((piped.take_unsolicited(), modern.take_unsolicited()), (vec![], vec![]), "{round}");
+        assert_eq!((stdio_client.take_unsolicited(), modern.take_unsolicited()), (vec![], vec![]), "{round}");
     }
     // Unlisted tools can still be called, and the hub reports the reason of the failure.
     let call = json!({ "name": all.as_array().unwrap().iter().find(|tool| is_of_node(tool)).unwrap()["name"], "arguments": {} });

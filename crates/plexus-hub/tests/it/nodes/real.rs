@@ -10,7 +10,7 @@ use plexus_proto::api::JoinNodeParams;
 use plexus_testkit::TestHub;
 use serde_json::{Value, json};
 
-use super::{PATIENCE, POLL};
+use super::{POLL, TIMEOUT};
 
 async fn online(hub: &TestHub, name: &str) -> Value {
     let online = async {
@@ -22,7 +22,7 @@ async fn online(hub: &TestHub, name: &str) -> Value {
             tokio::time::sleep(POLL).await;
         }
     };
-    tokio::time::timeout(PATIENCE, online).await.expect("the node is online in time")
+    tokio::time::timeout(TIMEOUT, online).await.expect("the node is online in time")
 }
 
 async fn run(hub: &TestHub, arguments: Value) -> Value {

@@ -80,7 +80,7 @@ async fn only_writes_get_an_idempotency_key() {
 
 #[tokio::test]
 async fn unanswered_write_is_queued_with_its_key() {
-    for (what, said) in [
+    for (what, scripted) in [
         ("502", FakeResponse::Body(502, "text/html", "<h1>Bad gateway</h1>".to_owned())),
         ("503", FakeResponse::json(503, json!({ "code": "overloaded", "message": "starting" }))),
         ("504", FakeResponse::Body(504, "text/plain", String::new())),
@@ -88,7 +88,7 @@ async fn unanswered_write_is_queued_with_its_key() {
         ("half an answer", FakeResponse::Truncated),
         ("half a stream", FakeResponse::Body(200, "text/event-stream", ": here\n\n".to_owned())),
     ] {
-        let answer = said.clone();
+        let answer = scripted.clone();
         let (hub, proxy) = ready(move |_| answer.clone()).await;
         let client = proxy.client();
         let first = queued(&client.modern("tools/call", note("first")).await);
@@ -153,9 +153,12 @@ async fn hub_answers_pass_unchanged() {
         [(200, -32602), (400, -32602), (404, -32601), (409, -32000), (429, -32003), (500, -32603)]
     {
         let error = json!({ "code": code, "message": "not like that", "data": { "why": "because" } });
-        let said = error.clone();
+        let scripted = error.clone();
         hub.answer(with_note_tool(move |request| {
-            FakeResponse::json(status, json!({ "jsonrpc": "2.0", "id": request.body["id"], "error": said }))
+            FakeResponse::json(
+                status,
+                json!({ "jsonrpc": "2.0", "id": request.body["id"], "error": scripted }),
+            )
         }));
         let answer = client.modern("tools/call", note("b")).await;
         assert_eq!((answer.status, &answer.json()["error"]), (status, &error), "{answer:?}");
@@ -207,8 +210,8 @@ async fn session_writes_stay_in_order_across_an_outage() {
         ids.push(agent.begin("tools/call", add(&number.to_string())).await);
     }
     for id in ids {
-        let kept = agent.answer(id).await;
-        assert_eq!(kept["result"]["structuredContent"]["queued"], true, "{kept}");
+        let queued_answer = agent.answer(id).await;
+        assert_eq!(queued_answer["result"]["structuredContent"]["queued"], true, "{queued_answer}");
     }
     scene.reconnect_hub();
     let list = json!({ "name": "todo", "arguments": { "action": "list" } });

@@ -188,8 +188,8 @@ async fn offline_requests_are_answered_locally_if_possible() {
         json!({ "jsonrpc": "2.0", "id": 3, "result": {} }),
     ] {
         for client in [&session, &proxy.client()] {
-            let taken = client.post_json(&note).await;
-            assert_eq!((taken.status, taken.body.as_str()), (202, ""), "{note}");
+            let response = client.post_json(&note).await;
+            assert_eq!((response.status, response.body.as_str()), (202, ""), "{note}");
         }
     }
     assert_eq!(session.call("ping", json!({})).await.result(), json!({}));
@@ -235,6 +235,6 @@ async fn endpoint_requires_loopback_and_a_strong_secret() {
         let refused = proxy.proxy().listen("127.0.0.1:0".parse().unwrap(), &Secret::from(secret)).await;
         assert!(refused.unwrap_err().to_string().contains("too short"), "{secret:?}");
     }
-    let taken = proxy.proxy().listen(proxy.address(), &good).await.unwrap_err().to_string();
-    assert!(taken.contains(&proxy.address().to_string()), "{taken}");
+    let response = proxy.proxy().listen(proxy.address(), &good).await.unwrap_err().to_string();
+    assert!(response.contains(&proxy.address().to_string()), "{response}");
 }

@@ -113,11 +113,11 @@ fn pages(
     count: usize,
     broken: Option<&'static str>,
 ) -> impl Fn(&super::fake::RecordedRequest) -> FakeResponse + Send + Sync {
-    move |asked| {
-        if asked.method() != "tools/list" {
+    move |request| {
+        if request.method() != "tools/list" {
             return FakeResponse::json(404, json!({}));
         }
-        let cursor = asked.body["params"]["cursor"].as_str();
+        let cursor = request.body["params"]["cursor"].as_str();
         if cursor.is_some() && cursor == broken {
             return FakeResponse::json(500, json!({ "code": "internal", "message": "it broke" }));
         }
@@ -127,7 +127,7 @@ fn pages(
         if page + 1 < count {
             result["nextCursor"] = json!((page + 1).to_string());
         }
-        asked.result(result)
+        request.result(result)
     }
 }
 
@@ -147,7 +147,7 @@ async fn failed_page_keeps_the_last_complete_list() {
     hub.answer(|_| FakeResponse::NeverSent);
     let begun = std::time::Instant::now();
     assert_eq!(listed(&proxy).await.as_array().unwrap().len(), 1250);
-    assert!(begun.elapsed() < super::PATIENCE / 2, "a silent hub does not delay the list");
+    assert!(begun.elapsed() < super::TIMEOUT / 2, "a silent hub does not delay the list");
     let folder = proxy.stop().await;
     hub.answer(|_| FakeResponse::Body(502, "text/plain", "away".to_owned()));
     let again = TestProxy::start_in(folder, &hub.url(), "token", |_| {}).await;

@@ -16,7 +16,7 @@ use plexus_testkit::{FaultyLink, TestHub, TestProxy};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
 const CHANGED: &str = "notifications/tools/list_changed";
 /// All revisions with sessions, oldest first.
@@ -24,7 +24,7 @@ const SESSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-
 const STATELESS: &str = "2026-07-28";
 
 async fn in_time<T>(what: &str, wait: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what} did not happen in time"))
+    tokio::time::timeout(TIMEOUT, wait).await.unwrap_or_else(|_| panic!("{what} did not happen in time"))
 }
 
 /// An address without a listener.

@@ -48,8 +48,8 @@ async fn replayed_writes_belong_to_their_original_session() {
     let before = session_keys(&scene).await;
     assert_eq!(before.len(), 5, "{before:?}");
     scene.disconnect_hub().await;
-    for (name, kept) in write("kept").await {
-        assert!(is_queued(&kept), "{name}: {kept}");
+    for (name, queued) in write("kept").await {
+        assert!(is_queued(&queued), "{name}: {queued}");
     }
     scene.reconnect_hub();
     // Each list is read by the agent that wrote it and has no queued writes.
@@ -90,8 +90,8 @@ async fn write_with_lost_answer_is_executed_once() {
     let client = scene.proxy.client().header("plexus-session", "lossy");
     scene.wire.lose_answers();
     for text in ["a", "b", "c"] {
-        let kept = client.modern("tools/call", add(text)).await.result();
-        assert!(is_queued(&kept), "{kept}");
+        let queued = client.modern("tools/call", add(text)).await.result();
+        assert!(is_queued(&queued), "{queued}");
     }
     // The first write was executed: only its answer was lost.
     assert_eq!(scene.todos("lossy", 1).await[0], "a");
@@ -124,44 +124,45 @@ async fn undeliverable_write_is_reported_once_and_blocks_nothing() {
     let scene = Scene::ready().await;
     scene.disconnect_hub().await;
     let client = scene.proxy.client().header("plexus-session", "letters");
-    let gone = json!({ "name": "todo", "arguments": { "action": "remove", "id": 99 } });
+    let missing_item = json!({ "name": "todo", "arguments": { "action": "remove", "id": 99 } });
     let dead =
-        client.modern("tools/call", gone).await.result()["structuredContent"]["idempotency_key"].clone();
+        client.modern("tools/call", missing_item).await.result()["structuredContent"]["idempotency_key"]
+            .clone();
     assert!(is_queued(&client.modern("tools/call", add("after it")).await.result()));
     scene.reconnect_hub();
     assert_eq!(scene.todos("letters", 1).await, ["after it"]);
     let list = json!({ "name": "todo", "arguments": { "action": "list" } });
-    let told = client.modern("tools/call", list.clone()).await.result();
-    let content = told["content"].as_array().unwrap();
-    assert_eq!(content.len(), 2, "{told}");
+    let result = client.modern("tools/call", list.clone()).await.result();
+    let content = result["content"].as_array().unwrap();
+    assert_eq!(content.len(), 2, "{result}");
     let text = content[1]["text"].as_str().unwrap();
     assert!(text.contains(dead.as_str().unwrap()) && text.contains("there is no to-do 99"), "{text}");
     assert!(text.contains("plexus outbox"), "{text}");
-    assert_eq!(told["structuredContent"]["items"][0]["text"], "after it", "the result itself is unchanged");
+    assert_eq!(result["structuredContent"]["items"][0]["text"], "after it", "the result itself is unchanged");
     let again = client.modern("tools/call", list).await.result();
     assert_eq!(again["content"].as_array().unwrap().len(), 1, "reported once: {again}");
 }
 
 #[tokio::test]
 async fn dead_letter_is_reported_until_accepted() {
-    let done = |asked: &RecordedRequest| asked.result(json!({ "content": [], "isError": false }));
+    let done = |request: &RecordedRequest| request.result(json!({ "content": [], "isError": false }));
     let hub = FakeHub::start(with_note_tool(done)).await;
     let proxy = TestProxy::start(&hub.url(), "token").await;
     proxy.client().modern("tools/list", json!({})).await.result();
     hub.answer(with_note_tool(|_| FakeResponse::Body(502, "text/plain", String::new())));
     let write = json!({ "name": "note", "arguments": { "action": "add" } });
-    let kept = proxy.client().modern("tools/call", write).await.result();
+    let queued = proxy.client().modern("tools/call", write).await.result();
     let refusing = |status: u16| {
-        let calls = with_note_tool(|asked: &RecordedRequest| {
-            asked.result(json!({ "content": [{ "type": "text", "text": "no" }], "isError": true }))
+        let calls = with_note_tool(|request: &RecordedRequest| {
+            request.result(json!({ "content": [{ "type": "text", "text": "no" }], "isError": true }))
         });
-        move |asked: &RecordedRequest| match &*asked.path {
+        move |request: &RecordedRequest| match &*request.path {
             "/api/v1/outbox/letters" => FakeResponse::json(status, json!({ "code": "x", "message": "x" })),
-            _ => calls(asked),
+            _ => calls(request),
         }
     };
     hub.answer(refusing(429));
-    let told = async |count: usize| {
+    let wait_for_reports = async |count: usize| {
         in_time("a letter", async {
             while hub.requests_at("/api/v1/outbox/letters").len() < count {
                 tokio::time::sleep(POLL).await;
@@ -170,10 +171,10 @@ async fn dead_letter_is_reported_until_accepted() {
         .await;
         hub.requests_at("/api/v1/outbox/letters").pop().unwrap().body
     };
-    told(1).await;
+    wait_for_reports(1).await;
     hub.answer(refusing(200));
-    let letter = told(2).await;
-    assert_eq!(letter["client"], "testkit", "{letter}");
-    assert_eq!(letter["letters"][0]["key"], kept["structuredContent"]["idempotency_key"], "{letter}");
-    assert_eq!(letter["letters"][0]["reason"], "the tool failed: no", "{letter}");
+    let report = wait_for_reports(2).await;
+    assert_eq!(report["client"], "testkit", "{report}");
+    assert_eq!(report["letters"][0]["key"], queued["structuredContent"]["idempotency_key"], "{report}");
+    assert_eq!(report["letters"][0]["reason"], "the tool failed: no", "{report}");
 }

@@ -41,8 +41,8 @@ async fn returning_hub_is_used_immediately() {
     let read = json!({ "name": "todo", "arguments": { "action": "list" } });
     for _ in 0..3 {
         scene.disconnect_hub().await;
-        let away = agent.request("tools/call", read.clone()).await;
-        assert_eq!(away["error"]["code"], -32002, "{away}");
+        let unavailable = agent.request("tools/call", read.clone()).await;
+        assert_eq!(unavailable["error"]["code"], -32002, "{unavailable}");
         scene.reconnect_hub();
         let there = agent.request("tools/call", read.clone()).await;
         assert_eq!(there["result"]["isError"], false, "{there}");
@@ -61,12 +61,12 @@ async fn end_of_input_ends_only_subscriptions() {
     let listed = agent.modern("tools/list", json!({})).await;
     assert!(listed["result"]["tools"].is_array(), "{listed}");
     let last = agent.begin_modern("tools/call", add("milk")).await;
-    let said = agent.hang_up().await;
+    let remaining = agent.hang_up().await;
     assert!(
-        said.iter().any(|message| message["id"] == last && message["result"]["isError"] == false),
-        "{said:?}"
+        remaining.iter().any(|message| message["id"] == last && message["result"]["isError"] == false),
+        "{remaining:?}"
     );
-    assert!(said.iter().all(|message| message["id"] != id), "{said:?}");
+    assert!(remaining.iter().all(|message| message["id"] != id), "{remaining:?}");
     scene.proxy.stop().await;
 }
 
@@ -109,8 +109,8 @@ async fn notifications_resume_after_a_hub_restart() {
         wire.point_at(hub.address());
         wire.cut();
         enable(&hub, "narrow", enabled);
-        let told = in_time("news", stream.message()).await.unwrap();
-        assert_eq!(told, json!({ "jsonrpc": "2.0", "method": CHANGED }));
+        let notification = in_time("news", stream.message()).await.unwrap();
+        assert_eq!(notification, json!({ "jsonrpc": "2.0", "method": CHANGED }));
         in_time("news", piped.next_message(CHANGED)).await;
         assert_eq!(names(&tools().await).contains(&"scratchpad"), enabled.len() == 2);
     }
@@ -125,8 +125,8 @@ async fn hanging_hub_is_reported_in_time() {
     agent.initialize("2025-11-25").await;
     scene.wire.freeze();
     let begun = std::time::Instant::now();
-    let kept = agent.request("tools/call", add("milk")).await;
-    assert_eq!(kept["result"]["structuredContent"]["queued"], true, "{kept}");
+    let queued = agent.request("tools/call", add("milk")).await;
+    assert_eq!(queued["result"]["structuredContent"]["queued"], true, "{queued}");
     let listed: Value = agent.request("tools/list", json!({})).await;
     assert!(!listed["result"]["tools"].as_array().unwrap().is_empty(), "{listed}");
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());

@@ -18,17 +18,17 @@ fn in_seconds(seconds: u64) -> String {
 
 /// A hub with tokens that live for four seconds, which accepts the newest one and `older` ones before it.
 fn renewing(newest: Arc<AtomicU64>, older: u64) -> impl Fn(&RecordedRequest) -> FakeResponse + Send + Sync {
-    move |asked| {
+    move |request| {
         let now = newest.load(Ordering::SeqCst);
-        let taken = |number: u64| asked.bearer == format!("Bearer token-{number}");
-        if !(now.saturating_sub(older)..=now).any(taken) {
+        let is_accepted = |number: u64| request.bearer == format!("Bearer token-{number}");
+        if !(now.saturating_sub(older)..=now).any(is_accepted) {
             return FakeResponse::json(401, json!({ "code": "unauthenticated", "message": "not this one" }));
         }
         let token = json!({
             "jti": "01890a5d-ac96-774b-bcce-b302099a8057", "kind": "agent", "expires_at": in_seconds(4),
             "renew_until": in_seconds(3600),
         });
-        match (&*asked.path, asked.method()) {
+        match (&*request.path, request.method()) {
             ("/api/v1/context", _) => FakeResponse::json(
                 200,
                 json!({ "subject": "agent:a", "token": token, "nodes": [], "tools": "x", "version": "v" }),
@@ -42,8 +42,8 @@ fn renewing(newest: Arc<AtomicU64>, older: u64) -> impl Fn(&RecordedRequest) -> 
                 made["profile"] = Value::Null;
                 FakeResponse::json(201, made)
             }
-            (_, "tools/list") => asked.result(json!({ "resultType": "complete", "tools": [] })),
-            (_, "tools/call") => asked.result(json!({ "content": [], "isError": false })),
+            (_, "tools/list") => request.result(json!({ "resultType": "complete", "tools": [] })),
+            (_, "tools/call") => request.result(json!({ "content": [], "isError": false })),
             _ => FakeResponse::json(404, json!({})),
         }
     }

@@ -43,8 +43,8 @@ async fn admins_approve_pending_tools_until_the_server_is_removed() {
     assert!(pending["diff"].as_array().unwrap().contains(&json!("+ description: Two.<U+200B>")), "{pending}");
 
     // Non-admins do not see pending tools.
-    let seen = reader.get("/upstreams/s").await.ok();
-    assert_eq!((&seen["quarantined"], &seen["flagged"]), (&json!([]), &json!([])), "{seen}");
+    let visible = reader.get("/upstreams/s").await.ok();
+    assert_eq!((&visible["quarantined"], &visible["flagged"]), (&json!([]), &json!([])), "{visible}");
     assert_eq!(reader.get("/upstreams/s/pending").await.refused(403), "forbidden");
     assert_eq!(reader.post("/upstreams/s/approve", &approval(&pending)).await.refused(403), "forbidden");
     assert_eq!(outcome(&hub, "upstream_approve").await, "forbidden");

@@ -15,7 +15,7 @@ pub(crate) struct AtRest {
     pub(crate) rss_mb: f64,
 }
 
-pub(crate) async fn look(site: &Site) -> Result<AtRest> {
+pub(crate) async fn measure(site: &Site) -> Result<AtRest> {
     let binary = std::fs::metadata(&site.plexus).with_context(|| site.plexus.display().to_string())?.len();
     let (start, rss) = start_to_ready(&site.plexus, &site.scratch.join("at-rest"), STARTS).await?;
     Ok(AtRest {

@@ -11,7 +11,7 @@ use crate::wire::Endpoint;
 use crate::workload::initialize;
 
 /// Time limit for opening all sessions, and time for the memory to settle.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 const REST: Duration = Duration::from_secs(1);
 /// The hub limits an agent to 128 streams, so sessions are spread over several agents.
 const OF_ONE_AGENT: usize = 100;
@@ -37,7 +37,7 @@ pub(crate) struct IdleFigures {
 pub(crate) async fn measure(contender: &Contender, site: &Site, sessions: usize) -> Result<IdleRow> {
     let measured = async {
         let running = contender.start(site, 0).await?;
-        tokio::time::timeout(PATIENCE, hold(&running, sessions))
+        tokio::time::timeout(TIMEOUT, hold(&running, sessions))
             .await
             .context("opening them takes too long")?
     };

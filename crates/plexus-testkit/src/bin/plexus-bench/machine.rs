@@ -21,7 +21,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn look(plexus: &Path) -> Result<Self> {
+    pub(crate) fn detect(plexus: &Path) -> Result<Self> {
         let version = Command::new(plexus).arg("--version").env_clear().output();
         let version = version.with_context(|| format!("cannot run {}", plexus.display()))?;
         ensure!(version.status.success(), "{} is not a hub", plexus.display());

@@ -13,7 +13,7 @@ use crate::wire::Era;
 use crate::workload::{AgentConnection, Workload};
 
 /// Time limit for answers that are in flight when the time is over.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Duration of a row, and of its warm-up.
 #[derive(Debug, Clone, Copy)]
@@ -74,7 +74,7 @@ pub(crate) async fn measure(
 pub(crate) async fn ask(connections: &mut [AgentConnection], time: Duration) -> Result<Histogram<u64>> {
     let deadline = Instant::now() + time;
     let asking = try_join_all(connections.iter_mut().map(|agent| ask_in(agent, deadline)));
-    let each = tokio::time::timeout(time + PATIENCE, asking).await.context("calls are not answered")??;
+    let each = tokio::time::timeout(time + TIMEOUT, asking).await.context("calls are not answered")??;
     let mut all = histogram()?;
     for times in each {
         all.add(times).context("histograms of one kind")?;

@@ -17,16 +17,16 @@ use tokio::process::{ChildStdin, ChildStdout};
 use crate::serve;
 
 /// Time limit for an interpreter with many modules on a busy machine; far beyond what each should take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(1);
 
 /// A process with all its descendants.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct ProcessTree {
     child: Child,
     log: PathBuf,
     /// Whether an echo server itself is measured, and not the program in front of it.
-    counts_echo: bool,
+    is_echo_server: bool,
 }
 
 /// The resource use of a process tree so far.
@@ -40,7 +40,7 @@ pub(crate) struct Usage {
     pub(crate) anonymous: u64,
 }
 
-impl Tree {
+impl ProcessTree {
     /// Starts a program with only the command's own environment. Its output goes to `log`.
     pub(crate) fn start(mut command: Command, log: PathBuf) -> Result<Self> {
         command.stdin(Stdio::null());
@@ -53,7 +53,7 @@ impl Tree {
         command.stderr(file);
         let child =
             command.spawn().with_context(|| format!("cannot start {}", Path::new(&program).display()))?;
-        Ok(Self { child, log, counts_echo: false })
+        Ok(Self { child, log, is_echo_server: false })
     }
 
     /// The same, with pipes for its input and output.
@@ -85,7 +85,7 @@ impl Tree {
         let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
         command.arg(serve::COMMAND).args(args);
         let (mut tree, line) = Self::start_to_line(command, log)?;
-        tree.counts_echo = true;
+        tree.is_echo_server = true;
         Ok((tree, line))
     }
 
@@ -93,11 +93,11 @@ impl Tree {
         self.child.id()
     }
 
-    /// Waits until `look` returns a value; an error if the process ends first.
-    pub(crate) async fn wait_for<T>(&mut self, what: &str, look: impl Fn() -> Option<T>) -> Result<T> {
+    /// Waits until `probe` returns a value; an error if the process ends first.
+    pub(crate) async fn wait_for<T>(&mut self, what: &str, probe: impl Fn() -> Option<T>) -> Result<T> {
         let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
-            if let Some(found) = look() {
+        while begun.elapsed() < TIMEOUT {
+            if let Some(found) = probe() {
                 return Ok(found);
             }
             if let Some(status) = self.child.try_wait().context("its status")? {
@@ -105,7 +105,7 @@ impl Tree {
             }
             tokio::time::sleep(POLL).await;
         }
-        bail!("{what} took more than {} s: {}", PATIENCE.as_secs(), self.log_tail());
+        bail!("{what} took more than {} s: {}", TIMEOUT.as_secs(), self.log_tail());
     }
 
     /// The last lines of its log.
@@ -118,7 +118,7 @@ impl Tree {
     pub(crate) fn usage(&self) -> Result<Usage> {
         let mut total = Usage::default();
         for id in descendants(self.id()) {
-            if !self.counts_echo && is_echo(id) {
+            if !self.is_echo_server && is_echo(id) {
                 continue;
             }
             // A child may end during the measurement.
@@ -133,7 +133,7 @@ impl Tree {
     }
 
     /// The resource use of the process without its children.
-    pub(crate) fn alone(&self) -> Result<Usage> {
+    pub(crate) fn own_usage(&self) -> Result<Usage> {
         usage(self.id()).with_context(|| format!("the process has ended: {}", self.log_tail()))
     }
 
@@ -149,14 +149,14 @@ impl Tree {
         signal(self.id(), Signal::TERM);
         let begun = Instant::now();
         while self.child.try_wait().context("its status")?.is_none() {
-            ensure!(begun.elapsed() < PATIENCE, "it did not stop in time: {}", self.log_tail());
+            ensure!(begun.elapsed() < TIMEOUT, "it did not stop in time: {}", self.log_tail());
             tokio::time::sleep(POLL).await;
         }
         Ok(())
     }
 }
 
-impl Drop for Tree {
+impl Drop for ProcessTree {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(Some(_))) {
             return;
@@ -185,12 +185,12 @@ fn descendants(root: u32) -> Vec<u32> {
     let ids = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let parents: Vec<(u32, u32)> = ids.filter_map(|id| Some((id, stat(id)?.parent))).collect();
-    let (mut found, mut seen) = (vec![root], HashSet::from([root]));
+    let (mut found, mut visited) = (vec![root], HashSet::from([root]));
     let mut next = 0;
     while let Some(parent) = found.get(next).copied() {
         next += 1;
         let children = parents.iter().filter(|(_, of)| *of == parent).map(|(id, _)| *id);
-        found.extend(children.filter(|id| seen.insert(*id)));
+        found.extend(children.filter(|id| visited.insert(*id)));
     }
     found
 }

@@ -56,12 +56,12 @@ pub(crate) async fn run(args: &Args, scratch: &Path) -> Result<Results> {
     let chosen = contenders::chosen(&args.only)?;
     let site = Site::new(args.plexus()?, scratch.to_owned());
     let pace = args.pace()?;
-    let machine = Machine::look(&site.plexus)?;
+    let machine = Machine::detect(&site.plexus)?;
     allow_many_files();
 
     let (contenders, left_out) = install(chosen).await;
     let at_rest = match contenders.iter().any(|contender| contender.role == Role::Plexus) {
-        true => Some(budget::look(&site).await?),
+        true => Some(budget::measure(&site).await?),
         false => None,
     };
     let mut calls: Vec<Row> =

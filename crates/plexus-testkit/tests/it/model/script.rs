@@ -57,10 +57,10 @@ async fn position_is_derived_from_the_conversation() {
     assert_eq!(still["content"], hello["content"]);
 
     let (_, call) = say(&[user("hi"), foreign, assistant(&hello), user("what is there?")]).await;
-    let made = &call["content"][0];
-    assert_eq!(made["name"], "todo");
+    let tool_call = &call["content"][0];
+    assert_eq!(tool_call["name"], "todo");
     // The call alone is sufficient, even if a client has shortened the earlier conversation.
-    let result = json!({ "type": "tool_result", "tool_use_id": made["id"], "content": "nothing" });
+    let result = json!({ "type": "tool_result", "tool_use_id": tool_call["id"], "content": "nothing" });
     let result = json!({ "role": "user", "content": [result] });
     let rest = [user("(a summary)"), assistant(&call), result];
     let (_, bye) = say(&rest).await;
@@ -98,15 +98,15 @@ async fn ambiguous_tool_name_is_an_error() {
 async fn point_delays_the_answer_until_released() {
     let asker = Asker::start(Script::new().turn(Turn::text("At last.").paused_at("here"))).await;
     let body = ask(&[], &[user("go")]);
-    let mut asked = std::pin::pin!(asker.post(MESSAGES, &body));
+    let mut pending = std::pin::pin!(asker.post(MESSAGES, &body));
     tokio::select! {
         biased;
-        answer = &mut asked => panic!("answered before it was released: {answer:?}"),
+        answer = &mut pending => panic!("answered before it was released: {answer:?}"),
         () = asker.model.wait_until_reached("here") => {}
     }
     assert_eq!(asker.model.requests().len(), 1, "the request is visible while it waits");
     asker.model.release("here");
-    assert_eq!(asked.await.1["content"][0]["text"], "At last.");
+    assert_eq!(pending.await.1["content"][0]["text"], "At last.");
     // Once released, it stays released.
     assert_eq!(asker.post(MESSAGES, &body).await.0, 200);
 }
@@ -156,12 +156,12 @@ async fn cut_off_stream_starts_regularly_and_never_ends() {
         Asker::start(Script::new().turn(Turn::text("a long answer in pieces").failing(Fault::CutOff))).await;
     let mut body = json!({ "model": "m", "input": "go", "stream": true });
     let mut stream = SseStream::new(asker.request(RESPONSES).json(&body).send().await.unwrap());
-    let mut seen = Vec::new();
+    let mut event_types = Vec::new();
     while let Some(SseEvent::Message { json, .. }) = stream.next().await {
-        seen.push(json["type"].as_str().unwrap().to_owned());
+        event_types.push(json["type"].as_str().unwrap().to_owned());
     }
-    assert_eq!(seen.first().map(String::as_str), Some("response.created"));
-    assert!(!seen.iter().any(|event| event == "response.completed"), "{seen:?}");
+    assert_eq!(event_types.first().map(String::as_str), Some("response.created"));
+    assert!(!event_types.iter().any(|event| event == "response.completed"), "{event_types:?}");
     // The connection was lost, not closed: a client that reads bytes gets an error.
     let whole = Asker::start(Script::new().turn(Turn::text("a long answer").failing(Fault::CutOff))).await;
     body["stream"] = json!(false);

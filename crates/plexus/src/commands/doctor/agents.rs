@@ -22,11 +22,11 @@ const CHECK: &str = "agents";
 /// Name of the entry during the trial; servers may not have the name of the hub.
 const NAME: &str = "entry";
 /// Time limit for an entry to initialize and list its tools.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// Time limit for the started process to exit.
 const GRACE: Duration = Duration::from_secs(3);
 /// Most tools named in a finding.
-const NAMED: usize = 6;
+const MAX_NAMED: usize = 6;
 
 pub(super) async fn check(context: &CheckContext, invocation: &Invocation<'_>) -> Vec<Finding> {
     let plexus = &context.plexus;
@@ -119,7 +119,7 @@ async fn try_entry(
         }
     };
     let supervisor = Supervisor::new();
-    let settings = ClientSettings { connect_timeout: PATIENCE, ..ClientSettings::default() };
+    let settings = ClientSettings { connect_timeout: TIMEOUT, ..ClientSettings::default() };
     let UpstreamTest { success, tools, error, stderr, elapsed_ms, .. } =
         try_out(server, environment, &supervisor, settings).await;
     supervisor.shutdown(GRACE).await;
@@ -140,8 +140,8 @@ async fn try_entry(
     // The hub's names, without the prefix of the trial.
     let prefix = format!("{}{NAME}{}", tool_name::PREFIX, tool_name::SEPARATOR);
     let named: Vec<&str> =
-        tools.iter().map(|tool| tool.strip_prefix(&prefix).unwrap_or(tool)).take(NAMED).collect();
-    let more = match tools.len().saturating_sub(NAMED) {
+        tools.iter().map(|tool| tool.strip_prefix(&prefix).unwrap_or(tool)).take(MAX_NAMED).collect();
+    let more = match tools.len().saturating_sub(MAX_NAMED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };

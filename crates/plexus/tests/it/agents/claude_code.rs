@@ -50,8 +50,8 @@ pub(super) fn start_with(home: &AgentHome, more: &[&str]) -> Agent {
 
 /// Waits for a successful end; returns the id of the conversation.
 pub(super) async fn end(agent: Agent) -> String {
-    let ran = agent.end().await;
-    let lines = json_lines(ran.ok());
+    let output = agent.end().await;
+    let lines = json_lines(output.ok());
     let session = lines.last().and_then(|line| line["session_id"].as_str());
     session.unwrap_or_else(|| panic!("no session: {lines:#?}")).to_owned()
 }
@@ -61,8 +61,8 @@ fn claude_lists_the_hub_as_connected() {
     AgentHome::on_loopback("claude-code", async |home| {
         let setup = AgentSetup::start("claude", Script::new()).await;
         let home = configured(home, &setup).await;
-        let ran = home.run("claude", &["mcp", "list"]).await;
-        let line = ran.ok().lines().find(|line| line.starts_with("plexus:")).expect("a line for the hub");
+        let output = home.run("claude", &["mcp", "list"]).await;
+        let line = output.ok().lines().find(|line| line.starts_with("plexus:")).expect("a line for the hub");
         assert!(line.contains(&setup.hub.url("/mcp")) && line.ends_with("Connected"), "{line}");
     });
 }

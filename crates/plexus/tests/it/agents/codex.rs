@@ -27,8 +27,8 @@ fn start(home: &AgentHome) -> Agent {
 
 /// Waits for a successful end; returns the key of the session.
 async fn end(agent: Agent) -> String {
-    let ran = agent.end().await;
-    let lines = json_lines(ran.ok());
+    let output = agent.end().await;
+    let lines = json_lines(output.ok());
     let started = lines.iter().find(|line| line["type"] == "thread.started");
     let thread = started.and_then(|line| line["thread_id"].as_str());
     format!("codex:{}", thread.unwrap_or_else(|| panic!("no thread: {lines:#?}")))
@@ -39,8 +39,8 @@ fn codex_lists_the_hub() {
     AgentHome::on_loopback("codex", async |home| {
         let setup = AgentSetup::start("codex", Script::new()).await;
         let home = configured(home, &setup);
-        let ran = home.run("codex", &["mcp", "list"]).await;
-        let line = ran.ok().lines().find(|line| line.starts_with("plexus")).expect("a line for the hub");
+        let output = home.run("codex", &["mcp", "list"]).await;
+        let line = output.ok().lines().find(|line| line.starts_with("plexus")).expect("a line for the hub");
         for word in [setup.hub.url("/mcp").as_str(), "CODEX_PLEXUS_TOKEN", "enabled", "Bearer token"] {
             assert!(line.contains(word), "{word} is not in {line}");
         }

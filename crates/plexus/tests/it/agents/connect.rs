@@ -139,13 +139,16 @@ fn connected_agents_use_hub_and_node_and_are_restored_on_disconnect() {
 
         // The agents work. Which tools need no approval is decided by the user who starts them.
         let approve = "mcp_servers.plexus.default_tools_approval_mode=\"approve\"";
-        let ran =
+        let run_output =
             home.run("codex", &["exec", "-c", approve, "--json", "--skip-git-repo-check", PROMPT]).await;
-        assert!(json_lines(ran.ok()).iter().any(|line| line["type"] == "turn.completed"), "{ran:?}");
-        let ran = home
+        assert!(
+            json_lines(run_output.ok()).iter().any(|line| line["type"] == "turn.completed"),
+            "{run_output:?}"
+        );
+        let run_output = home
             .run(&claude, &["-p", "--output-format", "json", "--allowedTools", "mcp__plexus", "--", PROMPT])
             .await;
-        ran.ok();
+        run_output.ok();
         for (model, agent) in [(&models.0, "agent:codex"), (&models.1, "agent:claude-code")] {
             model.assert_played();
             let prompt_text = format!("{:?}", model.request_for(0).parsed);

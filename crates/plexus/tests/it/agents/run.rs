@@ -90,8 +90,8 @@ fn claude_run_uses_the_session_of_its_transcript() {
         setup.model.release(BETWEEN_CALLS);
         let args =
             ["claude", "--", "-p", "--output-format", "json", "--allowedTools", "mcp__plexus", "--", PROMPT];
-        let ran = run(&home, &args).await;
-        let output = json_lines(ran.ok());
+        let run_output = run(&home, &args).await;
+        let output = json_lines(run_output.ok());
         let session =
             output.last().and_then(|line| line["session_id"].as_str()).expect("a session").to_owned();
         check_offered_tools(&setup);
@@ -134,8 +134,8 @@ fn claude_run_applies_the_profile() {
         agent_home.write(".claude/.claude.json", &by_hand.to_string());
         let home = claude(agent_home, &setup);
         let args = ["claude", "--profile", "shopper", "--name", SESSION, "--", "-p", "--", PROMPT];
-        let ran = run(&home, &args).await;
-        assert_eq!(ran.ok().trim(), "Nothing.", "{ran:?}");
+        let run_output = run(&home, &args).await;
+        assert_eq!(run_output.ok().trim(), "Nothing.", "{run_output:?}");
         let request = setup.model.request_for(0);
         assert_eq!(request.parsed.model, "claude-scripted-1");
         let prompt_text = format!("{:?}", request.parsed);
@@ -157,8 +157,8 @@ fn codex_run_uses_the_session_of_its_transcript() {
         // Which tools need no approval is decided by the user.
         let approve = "mcp_servers.plexus.default_tools_approval_mode=\"approve\"";
         let args = ["codex", "--", "exec", "-c", approve, "--json", "--skip-git-repo-check", PROMPT];
-        let ran = run(&home, &args).await;
-        let output = json_lines(ran.ok());
+        let run_output = run(&home, &args).await;
+        let output = json_lines(run_output.ok());
         let started = output.iter().find(|line| line["type"] == "thread.started");
         let thread = started.and_then(|line| line["thread_id"].as_str()).expect("a thread").to_owned();
         check_offered_tools(&setup);
@@ -195,8 +195,8 @@ fn opencode_run_uses_the_named_session() {
         setup.model.release(BETWEEN_CALLS);
         let config = home.path().join(".config/opencode/opencode.json");
         let before = std::fs::read_to_string(&config).expect("its settings");
-        let ran = run(&home, &["opencode", "--name", "shopping", "--", "run", PROMPT]).await;
-        assert!(ran.ok().contains("Both are on the list."), "{ran:?}");
+        let run_output = run(&home, &["opencode", "--name", "shopping", "--", "run", PROMPT]).await;
+        assert!(run_output.ok().contains("Both are on the list."), "{run_output:?}");
         let offered = setup.model.request_for(0).tools();
         assert!(offered.iter().any(|tool| tool == "plexus_todo"), "{offered:?}");
         // opencode passes the text of a result to the model, not its structured content.

@@ -11,17 +11,17 @@ async fn dry_run_shows_every_line_and_changes_nothing() {
     let plexus = home();
     let _hub = plexus.up().await;
     let config = write(&plexus, ".codex/config.toml", CODEX);
-    let ran = plexus.run(&["connect", "codex", "claude", "--dry-run"]).await;
+    let output = plexus.run(&["connect", "codex", "claude", "--dry-run"]).await;
     for line in [
         "Codex 0.166.0",
         "Claude Code 2.1.325",
         "  + [mcp_servers.plexus]",
         "  + args = [\"mcp\", \"--agent\", \"codex\"]",
     ] {
-        assert!(ran.ok().lines().any(|printed| printed == line), "{line:?}: {ran:?}");
+        assert!(output.ok().lines().any(|printed| printed == line), "{line:?}: {output:?}");
     }
-    assert!(ran.stdout.contains(".claude.json (new)"), "{ran:?}");
-    assert!(ran.stderr.contains("dry run"), "{ran:?}");
+    assert!(output.stdout.contains(".claude.json (new)"), "{output:?}");
+    assert!(output.stderr.contains("dry run"), "{output:?}");
     assert_eq!(read(&config), CODEX);
     assert!(!plexus.home().join(".claude.json").exists());
     let json = plexus.run(&["connect", "codex", "--dry-run", "--json"]).await.json(0);
@@ -36,9 +36,12 @@ async fn dry_run_shows_every_line_and_changes_nothing() {
 async fn dry_run_without_terminal_covers_all_agents_found() {
     let plexus = home();
     let _hub = plexus.up().await;
-    let ran = plexus.run(&["connect", "--dry-run"]).await;
-    assert!(ran.ok().contains("Codex 0.166.0") && ran.stdout.contains("Claude Code 2.1.325"), "{ran:?}");
-    assert!(ran.stderr.contains("Nothing was changed: this was a dry run."), "{ran:?}");
+    let output = plexus.run(&["connect", "--dry-run"]).await;
+    assert!(
+        output.ok().contains("Codex 0.166.0") && output.stdout.contains("Claude Code 2.1.325"),
+        "{output:?}"
+    );
+    assert!(output.stderr.contains("Nothing was changed: this was a dry run."), "{output:?}");
     let json = plexus.run(&["connect", "--dry-run", "--json"]).await.json(0);
     let agents: Vec<&Value> =
         json["agents"].as_array().expect("a list").iter().map(|one| &one["agent"]).collect();
@@ -51,9 +54,9 @@ async fn connection_is_listed_restored_and_removed_byte_by_byte() {
     let plexus = home();
     let _hub = plexus.up().await;
     let config = write(&plexus, ".codex/config.toml", CODEX);
-    let ran = plexus.run_with(&["connect", "--yes"], &[("PLEXUS_AGENTS", "codex, claude-code")]).await;
-    assert!(ran.ok().contains("Codex is connected."), "{ran:?}");
-    assert!(ran.stdout.contains("Claude Code is connected."), "{ran:?}");
+    let output = plexus.run_with(&["connect", "--yes"], &[("PLEXUS_AGENTS", "codex, claude-code")]).await;
+    assert!(output.ok().contains("Codex is connected."), "{output:?}");
+    assert!(output.stdout.contains("Claude Code is connected."), "{output:?}");
     let connected = read(&config);
     assert!(connected.starts_with(CODEX) && connected.contains("[mcp_servers.plexus]"), "{connected}");
     let claude: Value = serde_json::from_str(&read(&plexus.home().join(".claude.json"))).expect("JSON");
@@ -87,12 +90,12 @@ async fn connection_is_listed_restored_and_removed_byte_by_byte() {
     plexus.run(&["connect", "--yes", "codex"]).await.ok();
     assert_eq!(read(&config), connected);
 
-    let ran = plexus.run(&["disconnect", "--yes"]).await;
-    assert!(ran.ok().contains("codex is disconnected."), "{ran:?}");
+    let output = plexus.run(&["disconnect", "--yes"]).await;
+    assert!(output.ok().contains("codex is disconnected."), "{output:?}");
     assert_eq!(read(&config), CODEX);
     assert!(!plexus.home().join(".claude.json").exists());
-    let ran = plexus.run(&["disconnect", "--yes"]).await;
-    assert!(ran.ok().is_empty() && ran.stderr.contains("No agent is connected"), "{ran:?}");
+    let output = plexus.run(&["disconnect", "--yes"]).await;
+    assert!(output.ok().is_empty() && output.stderr.contains("No agent is connected"), "{output:?}");
 }
 
 #[tokio::test]
@@ -101,9 +104,12 @@ async fn entry_of_the_same_name_is_a_conflict_unless_replaced() {
     let _hub = plexus.up().await;
     let own = "[mcp_servers.plexus]\nurl = \"http://127.0.0.1:9/mcp\"\n";
     let config = write(&plexus, ".codex/config.toml", own);
-    let ran = plexus.run(&["connect", "--yes", "codex"]).await;
-    assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.stdout.contains("! conflict: ") && ran.stdout.contains("--policy replace"), "{ran:?}");
+    let output = plexus.run(&["connect", "--yes", "codex"]).await;
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(
+        output.stdout.contains("! conflict: ") && output.stdout.contains("--policy replace"),
+        "{output:?}"
+    );
     assert_eq!(read(&config), own);
     let tokens = plexus.run(&["token", "list", "--json"]).await.json(0);
     assert!(!tokens.to_string().contains("\"codex\""), "{tokens}");
@@ -121,11 +127,11 @@ async fn entry_changed_by_the_user_is_kept_unless_replaced() {
     let config = plexus.home().join(".codex/config.toml");
     let changed = read(&config).replace("\"codex\"", "\"mine\"");
     std::fs::write(&config, &changed).expect("a file");
-    let ran = plexus.run(&["connect", "--yes", "codex"]).await;
-    assert_eq!(ran.code, Some(1), "{ran:?}");
-    let ran = plexus.run(&["disconnect", "--yes"]).await;
-    assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.stdout.contains("changed since it was written"), "{ran:?}");
+    let output = plexus.run(&["connect", "--yes", "codex"]).await;
+    assert_eq!(output.code, Some(1), "{output:?}");
+    let output = plexus.run(&["disconnect", "--yes"]).await;
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.stdout.contains("changed since it was written"), "{output:?}");
     assert_eq!(read(&config), changed);
     plexus.run(&["disconnect", "--yes", "--policy", "replace"]).await.ok();
     assert!(!config.exists(), "{}", read(&config));
@@ -144,34 +150,34 @@ async fn project_is_connected_separately_with_a_shareable_entry() {
     assert!(!plexus.home().join(".claude.json").exists());
     plexus.run(&["disconnect", "--yes", "--project", "shop"]).await.ok();
     assert!(!project.join(".mcp.json").exists());
-    let ran = plexus.run(&["connect", "--yes", "windsurf", "--project", "shop"]).await;
-    assert!(ran.failed(2).contains("Windsurf has no MCP servers per project"), "{ran:?}");
+    let output = plexus.run(&["connect", "--yes", "windsurf", "--project", "shop"]).await;
+    assert!(output.failed(2).contains("Windsurf has no MCP servers per project"), "{output:?}");
 }
 
 #[tokio::test]
 async fn failures_are_explained_with_a_fix() {
     let plexus = home();
     // No terminal and no agent named.
-    let ran = plexus.run(&["connect"]).await;
-    let printed = ran.failed(2);
+    let output = plexus.run(&["connect"]).await;
+    let printed = output.failed(2);
     assert!(
         printed.contains("no terminal to ask on") && printed.contains("plexus connect codex claude-code"),
         "{printed}"
     );
-    let ran = plexus.run(&["connect", "codx"]).await;
-    assert!(ran.failed(2).contains("did you mean codex?"), "{ran:?}");
+    let output = plexus.run(&["connect", "codx"]).await;
+    assert!(output.failed(2).contains("did you mean codex?"), "{output:?}");
     // No hub.
-    let ran = plexus.run(&["connect", "--yes", "codex"]).await;
-    assert!(ran.failed(4).contains("plexus up"), "{ran:?}");
+    let output = plexus.run(&["connect", "--yes", "codex"]).await;
+    assert!(output.failed(4).contains("plexus up"), "{output:?}");
     assert!(!plexus.home().join(".codex").exists());
-    let ran = plexus.run(&["connect", "--restore", "nothing"]).await;
-    assert!(ran.failed(1).contains("there is no backup"), "{ran:?}");
-    let ran = plexus.run(&["disconnect", "codex"]).await;
-    assert!(ran.failed(1).contains("Codex is not connected"), "{ran:?}");
-    let ran = plexus.run(&["connect", "codex", "--project", "nowhere"]).await;
-    assert!(ran.failed(2).contains("is not a folder"), "{ran:?}");
-    let ran = plexus.run(&["sync", "--once"]).await;
-    assert!(ran.failed(1).contains("no agent on this machine is connected"), "{ran:?}");
+    let output = plexus.run(&["connect", "--restore", "nothing"]).await;
+    assert!(output.failed(1).contains("there is no backup"), "{output:?}");
+    let output = plexus.run(&["disconnect", "codex"]).await;
+    assert!(output.failed(1).contains("Codex is not connected"), "{output:?}");
+    let output = plexus.run(&["connect", "codex", "--project", "nowhere"]).await;
+    assert!(output.failed(2).contains("is not a folder"), "{output:?}");
+    let output = plexus.run(&["sync", "--once"]).await;
+    assert!(output.failed(1).contains("no agent on this machine is connected"), "{output:?}");
 }
 
 #[tokio::test]
@@ -180,10 +186,13 @@ async fn invalid_file_is_refused_and_other_agents_are_connected() {
     let _hub = plexus.up().await;
     let broken = "{ \"mcpServers\": { \"other\": }\n";
     let file = write(&plexus, ".claude.json", broken);
-    let ran = plexus.run(&["connect", "--yes", "codex", "claude-code"]).await;
-    assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.stdout.contains("! refused: ") && ran.stdout.contains("is not valid JSON"), "{ran:?}");
-    assert!(ran.stdout.contains("Codex is connected."), "{ran:?}");
+    let output = plexus.run(&["connect", "--yes", "codex", "claude-code"]).await;
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(
+        output.stdout.contains("! refused: ") && output.stdout.contains("is not valid JSON"),
+        "{output:?}"
+    );
+    assert!(output.stdout.contains("Codex is connected."), "{output:?}");
     assert_eq!(read(&file), broken);
 }
 
@@ -206,9 +215,9 @@ async fn other_content_of_a_file_is_not_shown() {
     ] {
         write(&plexus, ".claude.json", &text);
         for more in [&["--json"][..], &[]] {
-            let ran = plexus.run(&[&["connect", "claude-code", "--dry-run"], more].concat()).await;
-            assert!(!ran.ok().contains("K3YVALUE"), "{ran:?}");
-            assert!(ran.stdout.contains("--agent"), "{ran:?}");
+            let output = plexus.run(&[&["connect", "claude-code", "--dry-run"], more].concat()).await;
+            assert!(!output.ok().contains("K3YVALUE"), "{output:?}");
+            assert!(output.stdout.contains("--agent"), "{output:?}");
         }
     }
 }
@@ -220,8 +229,8 @@ async fn concurrent_commands_are_serialized() {
     let codex = write(&plexus, ".codex/config.toml", CODEX);
     let args = ["connect", "--yes", "codex", "claude-code"];
     let (one, two, three) = tokio::join!(plexus.run(&args), plexus.run(&args), plexus.run(&args));
-    for ran in [one, two, three] {
-        ran.ok();
+    for output in [one, two, three] {
+        output.ok();
     }
     let active = |tokens: &[Value]| {
         tokens.iter().filter(|token| token["kind"] == "agent" && token["revoked_at"].is_null()).count()
@@ -240,11 +249,11 @@ async fn agent_with_moved_settings_is_not_reported_as_connected() {
     let _hub = plexus.up().await;
     let other_folder = plexus.home().join("elsewhere").display().to_string();
     plexus.run_with(&["connect", "--yes", "codex"], &[("CODEX_HOME", &other_folder)]).await.ok();
-    let ran = plexus.run(&["connect", "--yes", "codex"]).await;
-    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let output = plexus.run(&["connect", "--yes", "codex"]).await;
+    assert_eq!(output.code, Some(1), "{output:?}");
     assert!(
-        ran.stdout.contains("its settings are now in") && ran.stdout.contains("disconnect it first"),
-        "{ran:?}"
+        output.stdout.contains("its settings are now in") && output.stdout.contains("disconnect it first"),
+        "{output:?}"
     );
     // Disconnecting needs no variable.
     plexus.run(&["disconnect", "--yes"]).await.ok();
@@ -259,8 +268,8 @@ async fn agents_are_run_once_for_their_version_and_in_another_home() {
     let script = format!("mkdir -p \"$HOME/.codex\"; echo x >>{}; echo codex-cli 0.166.0", count.display());
     super::program(&plexus, "codex", &script);
     for args in [&["connect", "--dry-run"][..], &["connect", "--status"], &["sync", "list"], &["doctor"]] {
-        let ran = plexus.run(args).await;
-        assert!(ran.stdout.contains("0.166.0") || args == ["doctor"], "{args:?}: {ran:?}");
+        let output = plexus.run(args).await;
+        assert!(output.stdout.contains("0.166.0") || args == ["doctor"], "{args:?}: {output:?}");
     }
     assert_eq!(read(&count), "x\n");
     assert!(!plexus.home().join(".codex").exists());

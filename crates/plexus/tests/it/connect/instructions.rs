@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use super::{home, read, write};
 use crate::nodes::{join, start_node, wait_for_state};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Waits until the content of a file satisfies the condition; returns the content.
 async fn wait_for_file(path: &Path, condition: impl Fn(&str) -> bool) -> String {
@@ -111,8 +111,8 @@ async fn hub_updates_agents_connected_on_a_node() {
     let variables = [("PLEXUS_HUB", hub.url("")), ("PLEXUS_TOKEN", user.ok().trim().to_owned())];
     let variables: Vec<(&str, &str)> =
         variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let ran = nas.run_with(&["connect", "--yes", "codex"], &variables).await;
-    assert!(ran.ok().contains("Codex is connected."), "{ran:?}");
+    let output = nas.run_with(&["connect", "--yes", "codex"], &variables).await;
+    assert!(output.ok().contains("Codex is connected."), "{output:?}");
     // Its token is derived from Ann's and works without hers.
     let tokens = hub.list("/api/v1/tokens", |_| false).await;
     let token = tokens.iter().find(|token| token["name"] == "ann/codex").expect("a token of the agent");
@@ -129,16 +129,16 @@ async fn hub_updates_agents_connected_on_a_node() {
     let codex = agent(&list, "nas:codex");
     assert_eq!((&codex["state"], &codex["version"]), (&json!("connected"), &json!("0.166.0")), "{list}");
     assert_eq!(codex["files"].as_array().map(Vec::len), Some(2), "{list}");
-    let ran = plexus.run(&["sync", "pause", "nas:codex"]).await;
-    assert!(ran.ok().contains("is paused"), "{ran:?}");
+    let output = plexus.run(&["sync", "pause", "nas:codex"]).await;
+    assert!(output.ok().contains("is paused"), "{output:?}");
     std::fs::write(workspace.join("MEMORY.md"), "The backup runs at noon.").expect("a file");
     plexus.run(&["sync", "now"]).await.ok();
     assert!(read(&codex_file).contains("at night"));
     plexus.run(&["sync", "now", "nas:codex"]).await.ok();
     assert!(read(&codex_file).contains("at noon"));
 
-    let ran = plexus.run(&["sync", "remove", "nas:codex"]).await;
-    assert!(ran.ok().contains("nas:codex is disconnected."), "{ran:?}");
+    let output = plexus.run(&["sync", "remove", "nas:codex"]).await;
+    assert!(output.ok().contains("nas:codex is disconnected."), "{output:?}");
     assert!(!codex_file.exists() && !nas.home().join(".codex/config.toml").exists());
     let tokens = hub.list("/api/v1/tokens", |_| false).await;
     let token = tokens.iter().find(|token| token["name"] == "ann/codex").expect("a token of the agent");
@@ -157,11 +157,11 @@ async fn machine_without_a_node_syncs_on_command() {
     let workspace = hub.data_dir().join("workspace");
     std::fs::create_dir(&workspace).expect("a folder");
     std::fs::write(workspace.join("USER.md"), "Ann travels.").expect("a file");
-    let ran = laptop.run_with(&["sync", "--once"], &variables).await;
-    assert!(ran.ok().contains("1 agent checked, 1 file written."), "{ran:?}");
+    let output = laptop.run_with(&["sync", "--once"], &variables).await;
+    assert!(output.ok().contains("1 agent checked, 1 file written."), "{output:?}");
     assert!(read(&laptop.home().join(".codex/AGENTS.md")).contains("Ann travels."));
-    let ran = laptop.run_with(&["sync", "--once"], &variables).await;
-    assert!(ran.ok().contains("1 agent checked, 0 files written."), "{ran:?}");
+    let output = laptop.run_with(&["sync", "--once"], &variables).await;
+    assert!(output.ok().contains("1 agent checked, 0 files written."), "{output:?}");
     // The agent needs neither variable: its proxy has the stored token.
     let doctor = laptop.run(&["doctor", "--json"]).await;
     assert!(doctor.stdout.contains("Codex: ") && doctor.stdout.contains("session_info"), "{doctor:?}");
@@ -173,9 +173,10 @@ async fn doctor_reports_cached_tools_of_an_agent_while_the_hub_is_down() {
     let hub = plexus.up().await;
     plexus.run(&["connect", "--yes", "codex"]).await.ok();
     let row = async |code| {
-        let ran = plexus.run(&["doctor"]).await;
-        assert_eq!(ran.code, Some(code), "{ran:?}");
-        ran.stdout
+        let output = plexus.run(&["doctor"]).await;
+        assert_eq!(output.code, Some(code), "{output:?}");
+        output
+            .stdout
             .lines()
             .find(|line| line.contains("Codex: "))
             .map(str::to_owned)
@@ -194,9 +195,9 @@ async fn doctor_reports_cached_tools_of_an_agent_while_the_hub_is_down() {
     let variables = [("PLEXUS_HUB", other_hub.url("")), ("PLEXUS_TOKEN", other_hub.admin_token())];
     let variables: Vec<(&str, &str)> =
         variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let ran = plexus.run_with(&["doctor"], &variables).await;
-    let named = ran.stdout.lines().find(|line| line.contains("Codex: ")).unwrap_or_default();
-    assert!(named.starts_with("warning") && named.contains("is not reachable"), "{ran:?}");
+    let output = plexus.run_with(&["doctor"], &variables).await;
+    let named = output.stdout.lines().find(|line| line.contains("Codex: ")).unwrap_or_default();
+    assert!(named.starts_with("warning") && named.contains("is not reachable"), "{output:?}");
 }
 
 #[tokio::test]
@@ -218,7 +219,7 @@ async fn sync_prints_its_hub_and_each_file_it_writes() {
     let workspace = hub.data_dir().join("workspace");
     std::fs::create_dir(&workspace).expect("a folder");
     std::fs::write(workspace.join("USER.md"), "Ann travels.").expect("a file");
-    let line = tokio::time::timeout(PATIENCE, printed.next_line()).await.expect("a line in time");
+    let line = tokio::time::timeout(TIMEOUT, printed.next_line()).await.expect("a line in time");
     let codex_file = laptop.home().join(".codex/AGENTS.md");
     assert_eq!(line.expect("a line"), Some(format!("wrote {}", codex_file.display())));
     assert!(read(&codex_file).contains("Ann travels."));

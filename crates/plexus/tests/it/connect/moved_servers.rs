@@ -48,10 +48,11 @@ async fn moved_servers_are_restored_byte_by_byte_on_disconnect() {
     assert!(plan.stdout.contains("odd stays in its settings: "), "{plan:?}");
     assert_eq!((read(&config), server_files(&plexus)), (codex(), vec![]));
 
-    let ran = plexus.run(&["connect", "--yes", "--move-servers"]).await;
+    let run_output = plexus.run(&["connect", "--yes", "--move-servers"]).await;
     assert!(
-        ran.ok().contains("Codex is connected.") && ran.stdout.contains("Now behind the hub: files."),
-        "{ran:?}"
+        run_output.ok().contains("Codex is connected.")
+            && run_output.stdout.contains("Now behind the hub: files."),
+        "{run_output:?}"
     );
     let connected = read(&config);
     assert!(!connected.contains("files") && connected.contains("[mcp_servers.odd]"), "{connected}");
@@ -76,7 +77,7 @@ async fn moved_servers_are_restored_byte_by_byte_on_disconnect() {
         "{disconnected:?}"
     );
     assert_eq!((read(&config), read(&other)), (codex(), claude()));
-    for output in [&plan, &ran, &disconnected] {
+    for output in [&plan, &run_output, &disconnected] {
         assert!(!output.stdout.contains(SECRET) && !output.stderr.contains(SECRET), "{output:?}");
     }
     assert!(!hub.log().contains(SECRET));
@@ -105,8 +106,8 @@ async fn servers_move_again_although_the_hub_still_has_them() {
     let _hub = plexus.up().await;
     let config = write(&plexus, ".codex/config.toml", &codex());
     for _ in 0..2 {
-        let ran = plexus.run(&["connect", "codex", "--yes", "--move-servers"]).await;
-        assert!(ran.ok().contains("Now behind the hub: files."), "{ran:?}");
+        let run_output = plexus.run(&["connect", "codex", "--yes", "--move-servers"]).await;
+        assert!(run_output.ok().contains("Now behind the hub: files."), "{run_output:?}");
         assert!(!read(&config).contains("files"), "{}", read(&config));
         plexus.run(&["disconnect", "--yes"]).await.ok();
         assert_eq!(read(&config), codex());
@@ -123,10 +124,11 @@ async fn a_server_that_differs_from_the_hubs_of_the_same_name_stays() {
     plexus.run(&["disconnect", "--yes"]).await.ok();
     let changed = codex().replace("'--stdio'", "'--stdio', '--eras', 'sessions'");
     write(&plexus, ".codex/config.toml", &changed);
-    let ran = plexus.run(&["connect", "codex", "--yes", "--move-servers"]).await;
+    let run_output = plexus.run(&["connect", "codex", "--yes", "--move-servers"]).await;
     assert!(
-        ran.ok().contains("files stays in its settings: ") && ran.stdout.contains("already exists"),
-        "{ran:?}"
+        run_output.ok().contains("files stays in its settings: ")
+            && run_output.stdout.contains("already exists"),
+        "{run_output:?}"
     );
     assert!(read(&config).contains("'--eras'"), "{}", read(&config));
 }

@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 use super::home;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Starts the proxy like the agent does; returns its answer to `tools/list`.
 async fn tools(plexus: &Plexus) -> Value {
@@ -37,7 +37,7 @@ async fn tools(plexus: &Plexus) -> Value {
         }
         panic!("no answer");
     };
-    tokio::time::timeout(PATIENCE, answered).await.expect("an answer in time")
+    tokio::time::timeout(TIMEOUT, answered).await.expect("an answer in time")
 }
 
 fn has_todo(answer: &Value) -> bool {
@@ -72,8 +72,8 @@ async fn agent_token_may_only_call_tools_unless_scopes_are_given() {
 
     // Other options create another token and revoke the first.
     let args = ["connect", "--yes", "codex", "--scope", "call:scratchpad", "--node", "local", "--ttl", "2h"];
-    let ran = plexus.run(&args).await;
-    assert!(ran.ok().contains("call:scratchpad; may use local;"), "{ran:?}");
+    let run_output = plexus.run(&args).await;
+    assert!(run_output.ok().contains("call:scratchpad; may use local;"), "{run_output:?}");
     let tokens = codex_tokens(&hub).await;
     let (old, new): (Vec<&Value>, Vec<&Value>) =
         tokens.iter().partition(|token| token["revoked_at"].is_string());
@@ -87,8 +87,11 @@ async fn agent_token_may_only_call_tools_unless_scopes_are_given() {
     assert!(!has_todo(&listed), "{listed}");
 
     // Options that are not given keep their values, and a token is replaced only with confirmation.
-    let ran = plexus.run(&["connect", "codex", "--node", "local"]).await;
-    assert!(ran.code == Some(2) && ran.stderr.contains("no terminal to ask on"), "{ran:?}");
+    let run_output = plexus.run(&["connect", "codex", "--node", "local"]).await;
+    assert!(
+        run_output.code == Some(2) && run_output.stderr.contains("no terminal to ask on"),
+        "{run_output:?}"
+    );
     plexus.run(&["connect", "--yes", "codex", "--ttl", "3h"]).await.ok();
     let tokens = codex_tokens(&hub).await;
     let newest = tokens.iter().find(|token| token["revoked_at"].is_null()).expect("a token");
@@ -97,8 +100,8 @@ async fn agent_token_may_only_call_tools_unless_scopes_are_given() {
         (&json!(["call:scratchpad", "node:local"]), 3),
         "{newest}"
     );
-    let ran = plexus.run(&["connect", "--yes", "codex", "--node", "nowhere"]).await;
-    assert!(ran.stderr.contains("there is no machine"), "{ran:?}");
+    let run_output = plexus.run(&["connect", "--yes", "codex", "--node", "nowhere"]).await;
+    assert!(run_output.stderr.contains("there is no machine"), "{run_output:?}");
 
     // Other users cannot read the grant.
     use std::os::unix::fs::PermissionsExt as _;
@@ -143,8 +146,8 @@ async fn expired_agent_token_is_replaced_and_a_revoked_one_is_not() {
     let tokens = codex_tokens(&hub).await;
     assert_eq!(tokens.iter().filter(active).count(), 0, "{tokens:#?}");
     // An agent still using old settings is refused.
-    let ran = plexus.run(&["mcp", "--agent", "codex"]).await;
-    assert!(ran.failed(5).contains("codex was disconnected from the hub"), "{ran:?}");
+    let run_output = plexus.run(&["mcp", "--agent", "codex"]).await;
+    assert!(run_output.failed(5).contains("codex was disconnected from the hub"), "{run_output:?}");
     let tokens = codex_tokens(&hub).await;
     assert_eq!(tokens.iter().filter(active).count(), 0, "{tokens:#?}");
 }

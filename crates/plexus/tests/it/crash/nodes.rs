@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use plexus_proto::Timestamp;
 use plexus_proto::api::CreatedToken;
-use plexus_testkit::faults::{Load, Scene, Schedule, Sent, Strike, UnansweredPolicy, Write, Writer, rounds};
+use plexus_testkit::faults::{
+    FaultScenario, Load, Schedule, ScheduledFault, Sent, UnansweredPolicy, Write, Writer, rounds,
+};
 use plexus_testkit::{FaultyLink, HubProcess, Plexus, WallClock, send};
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -204,18 +206,18 @@ impl NodeScene {
     }
 }
 
-impl Scene for NodeScene {
+impl FaultScenario for NodeScene {
     type Writer = CommandCaller;
     type Fault = Fault;
 
     fn schedule(&self, rng: &mut StdRng) -> Schedule<Fault> {
-        let strike = |rng: &mut StdRng| Strike {
+        let inject = |rng: &mut StdRng| ScheduledFault {
             after: Duration::from_millis(rng.random_range(20..300)),
             fault: fault(rng),
         };
-        let strikes = (0..rng.random_range(1..4)).map(|_| strike(rng));
+        let faults = (0..rng.random_range(1..4)).map(|_| inject(rng));
         // Clock jumps are drawn in any case, so that the other faults do not depend on the support for them.
-        strikes.filter(|it| self.clock.is_some() || !matches!(it.fault, Fault::ClockJump(_))).collect()
+        faults.filter(|it| self.clock.is_some() || !matches!(it.fault, Fault::ClockJump(_))).collect()
     }
 
     async fn writers(&mut self, round: u64) -> Vec<CommandCaller> {
@@ -231,7 +233,7 @@ impl Scene for NodeScene {
             .collect()
     }
 
-    async fn strike(&mut self, fault: Fault) {
+    async fn inject(&mut self, fault: Fault) {
         match fault {
             Fault::KillHub => {
                 self.kill_hub().await;

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use plexus_proto::Timestamp;
 use plexus_proto::api::CreatedToken;
 use plexus_testkit::faults::{
-    Load, Scene, Schedule, Sent, Strike, UnansweredPolicy, Write, Writer, exactly_once, rounds,
+    FaultScenario, Load, Schedule, ScheduledFault, Sent, UnansweredPolicy, Write, Writer, exactly_once,
+    rounds,
 };
 use plexus_testkit::{FaultyLink, HubProcess, Plexus};
 use rand::rngs::StdRng;
@@ -33,7 +34,7 @@ const TODO_EVERY: usize = 5;
 /// The longest random pause of an agent before a write.
 const THINK_TIME: Duration = Duration::from_millis(100);
 /// Time limit for the next write of any agent to begin.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Time limit for the delivery of queued writes once the hub is up.
 const DRAIN: Duration = Duration::from_secs(60);
 
@@ -145,7 +146,7 @@ impl OutageScene {
             if begun > seen {
                 (seen, since) = (begun, Instant::now());
             }
-            assert!(since.elapsed() < PATIENCE, "no further write after {begun}");
+            assert!(since.elapsed() < TIMEOUT, "no further write after {begun}");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
@@ -196,7 +197,7 @@ impl OutageScene {
     }
 }
 
-impl Scene for OutageScene {
+impl FaultScenario for OutageScene {
     type Writer = WritingAgent;
     type Fault = TimedFault;
 
@@ -222,8 +223,9 @@ impl Scene for OutageScene {
         }
         faults.sort_by_key(|TimedFault(writes, _)| *writes);
         faults.push(TimedFault(writes, Fault::End));
-        let strike = |fault| Strike { after: Duration::from_micros(rng.random_range(0..20_000)), fault };
-        faults.into_iter().map(strike).collect()
+        let inject =
+            |fault| ScheduledFault { after: Duration::from_micros(rng.random_range(0..20_000)), fault };
+        faults.into_iter().map(inject).collect()
     }
 
     async fn writers(&mut self, round: u64) -> Vec<WritingAgent> {
@@ -249,7 +251,7 @@ impl Scene for OutageScene {
         writers
     }
 
-    async fn strike(&mut self, TimedFault(writes, fault): TimedFault) {
+    async fn inject(&mut self, TimedFault(writes, fault): TimedFault) {
         self.wait_for_writes(writes).await;
         match fault {
             Fault::KillHub(down) => {

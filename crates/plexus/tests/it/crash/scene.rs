@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plexus_proto::api::CreatedToken;
-use plexus_testkit::faults::{Scene, Schedule, Sent, Strike, Write, exactly_once};
+use plexus_testkit::faults::{FaultScenario, Schedule, ScheduledFault, Sent, Write, exactly_once};
 use plexus_testkit::{CompletedCall, FaultyLink, HubProcess, Plexus, SessionWriter, WriterProtocol};
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -106,16 +106,16 @@ impl HubScene {
     }
 }
 
-impl Scene for HubScene {
+impl FaultScenario for HubScene {
     type Writer = SessionWriter;
     type Fault = Fault;
 
     fn schedule(&self, rng: &mut StdRng) -> Schedule<Fault> {
-        let strikes = match self.plan {
+        let faults = match self.plan {
             Plan::OneFault => 1,
             Plan::ManyFaults => rng.random_range(3..6),
         };
-        (0..strikes).map(|_| Strike { after: delay(rng), fault: fault(self.plan, rng) }).collect()
+        (0..faults).map(|_| ScheduledFault { after: delay(rng), fault: fault(self.plan, rng) }).collect()
     }
 
     /// Every principal with every protocol.
@@ -135,7 +135,7 @@ impl Scene for HubScene {
         (0..12).map(writer).collect()
     }
 
-    async fn strike(&mut self, fault: Fault) {
+    async fn inject(&mut self, fault: Fault) {
         match fault {
             Fault::Kill => {
                 self.kill().await;

@@ -180,8 +180,12 @@ async fn forbidden_and_existing_targets_are_refused_and_unchanged() {
         let token = site.plexus.run(&[&args[..], &["--json"]].concat()).await.json(0);
         let token = token["token"].as_str().unwrap();
         let target = site.local_path(&name).display().to_string();
-        let ran = site.plexus.run_with(&["cp", "nas:file", &target], &[("PLEXUS_TOKEN", token)]).await;
-        assert_eq!((ran.code == Some(0), site.local_path(&name).exists()), (allowed, allowed), "{scopes:?}");
+        let output = site.plexus.run_with(&["cp", "nas:file", &target], &[("PLEXUS_TOKEN", token)]).await;
+        assert_eq!(
+            (output.code == Some(0), site.local_path(&name).exists()),
+            (allowed, allowed),
+            "{scopes:?}"
+        );
     }
     // The policy file can disable the tool.
     std::fs::write(site.in_node_home(".local/share/plexus-node/node.toml"), "[tools]\noff = ['transfer']\n")

@@ -7,7 +7,7 @@ use std::time::Duration;
 use aws_lc_rs::digest::{SHA256, digest};
 use plexus_testkit::{FaultyLink, eventually_within};
 
-use super::{PATIENCE, Site, random_bytes};
+use super::{Site, TIMEOUT, random_bytes};
 
 fn hash(path: &Path) -> Vec<u8> {
     digest(&SHA256, &std::fs::read(path).expect("a file")).as_ref().to_vec()
@@ -15,7 +15,7 @@ fn hash(path: &Path) -> Vec<u8> {
 
 /// Waits until a partial file in this folder has at least this size.
 async fn wait_for_part(folder: &Path, least: u64) {
-    eventually_within(PATIENCE * 2, &format!("a partial file of {least} bytes"), async || {
+    eventually_within(TIMEOUT * 2, &format!("a partial file of {least} bytes"), async || {
         let entries = std::fs::read_dir(folder).unwrap().flatten();
         let parts = entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(".part"));
         let largest = parts.filter_map(|entry| Some(entry.metadata().ok()?.len())).max().unwrap_or_default();
@@ -69,19 +69,19 @@ const CUTS: [Cut; 10] = {
 
 #[tokio::test]
 async fn upload_survives_ten_cut_connections() {
-    copy_with_cuts(64 << 20, &CUTS, PATIENCE * 2, true).await;
+    copy_with_cuts(64 << 20, &CUTS, TIMEOUT * 2, true).await;
 }
 
 #[tokio::test]
 async fn download_survives_ten_cut_connections() {
-    copy_with_cuts(64 << 20, &CUTS, PATIENCE * 2, false).await;
+    copy_with_cuts(64 << 20, &CUTS, TIMEOUT * 2, false).await;
 }
 
 #[tokio::test]
 #[ignore = "long: for make soak"]
 async fn gigabyte_copies_survive_ten_cut_connections() {
-    copy_with_cuts(1 << 30, &[Cut::Node; 10], PATIENCE * 20, true).await;
-    copy_with_cuts(1 << 30, &[Cut::Node; 10], PATIENCE * 20, false).await;
+    copy_with_cuts(1 << 30, &[Cut::Node; 10], TIMEOUT * 20, true).await;
+    copy_with_cuts(1 << 30, &[Cut::Node; 10], TIMEOUT * 20, false).await;
 }
 
 #[tokio::test]
@@ -118,7 +118,7 @@ async fn copy_waits_for_a_restarting_hub() {
     let mut copy = site.command(&["cp", "up", "nas:up"]).spawn().unwrap();
     wait_for_part(&site.on_node(""), size as u64 / 4).await;
     site.restart_hub().await;
-    let ended = tokio::time::timeout(PATIENCE, copy.wait()).await.expect("in time").unwrap();
+    let ended = tokio::time::timeout(TIMEOUT, copy.wait()).await.expect("in time").unwrap();
     assert!(ended.success(), "{ended}");
     assert_eq!(hash(&site.local_path("up")), hash(&site.on_node("up")));
 }
@@ -140,7 +140,7 @@ async fn source_changed_during_the_copy_makes_it_fail() {
         use std::os::unix::fs::FileExt as _;
         let file = std::fs::OpenOptions::new().write(true).open(&source).unwrap();
         file.write_all_at(b"other", size as u64 - 10).unwrap();
-        let output = tokio::time::timeout(PATIENCE, copy.wait_with_output()).await.expect("in time").unwrap();
+        let output = tokio::time::timeout(TIMEOUT, copy.wait_with_output()).await.expect("in time").unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(1) && stderr.contains("changed during the copy"), "{stderr}");
         assert!(!target.exists());
@@ -163,7 +163,7 @@ async fn damaged_part_is_sent_again_and_never_becomes_the_target() {
         .unwrap();
     use std::os::unix::fs::FileExt as _;
     std::fs::OpenOptions::new().write(true).open(part).unwrap().write_all_at(b"damage", 1000).unwrap();
-    let ended = tokio::time::timeout(PATIENCE, copy.wait()).await.expect("in time").unwrap();
+    let ended = tokio::time::timeout(TIMEOUT, copy.wait()).await.expect("in time").unwrap();
     assert!(ended.success(), "{ended}");
     assert_eq!(hash(&site.local_path("up")), hash(&site.on_node("up")));
     Site::assert_no_partial_files(&site.on_node(""));

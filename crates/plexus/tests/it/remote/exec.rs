@@ -5,7 +5,7 @@ use std::process::Stdio;
 use plexus_testkit::{Signal, send, until};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 
-use super::{PATIENCE, Site, random_bytes};
+use super::{Site, TIMEOUT, random_bytes};
 
 #[tokio::test]
 async fn input_output_and_exit_code_are_passed_through() {
@@ -51,12 +51,12 @@ async fn signals_and_the_exit_code_are_passed_through() {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let next = async |lines: &mut tokio::io::Lines<_>| {
-            tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("in time").unwrap()
+            tokio::time::timeout(TIMEOUT, lines.next_line()).await.expect("in time").unwrap()
         };
         assert_eq!(next(&mut lines).await.as_deref(), Some("ready"), "output arrives while the command runs");
         send(&child, signal);
         assert_eq!(next(&mut lines).await.as_deref(), Some(word));
-        let ended = tokio::time::timeout(PATIENCE, child.wait()).await.expect("in time").unwrap();
+        let ended = tokio::time::timeout(TIMEOUT, child.wait()).await.expect("in time").unwrap();
         assert_eq!(ended.code(), Some(code));
     }
 }
@@ -72,7 +72,7 @@ async fn output_survives_cut_connections_and_a_hub_restart_without_loss_or_dupli
     let (mut output, mut cuts) = (String::new(), 0);
     while !output.ends_with("line 200\n") {
         let read =
-            tokio::time::timeout(PATIENCE, stdout.read_line(&mut output)).await.expect("in time").unwrap();
+            tokio::time::timeout(TIMEOUT, stdout.read_line(&mut output)).await.expect("in time").unwrap();
         assert!(read > 0, "the command ended early: {output}");
         if output.lines().count() / 30 > cuts {
             cuts += 1;
@@ -85,7 +85,7 @@ async fn output_survives_cut_connections_and_a_hub_restart_without_loss_or_dupli
     }
     site.restart_hub().await;
     drop(stdin);
-    let rest = tokio::time::timeout(PATIENCE, stdout.read_to_string(&mut output));
+    let rest = tokio::time::timeout(TIMEOUT, stdout.read_to_string(&mut output));
     rest.await.expect("in time").unwrap();
     assert_eq!(child.wait().await.unwrap().code(), Some(3));
     let lines = (1..=400).map(|line| format!("line {line}\n"));

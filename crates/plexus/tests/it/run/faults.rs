@@ -53,18 +53,18 @@ async fn agent_runs_without_a_hub_which_is_notified_later() {
     let (address, url) = (hub.address().to_string(), hub.url(""));
     hub.kill().await;
     std::fs::write(home.path("go"), "").unwrap();
-    let ran = end(run).await;
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert!(ran.stderr.contains("the hub does not answer"), "{ran:?}");
+    let output = end(run).await;
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.stderr.contains("the hub does not answer"), "{output:?}");
     assert_eq!(home.ps().await[0]["state"], "ended");
 
     // A hub that is down from the start gets no notifications.
-    let ran = home.run(&["run", "--hub", &url, "claude"]).await;
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert!(ran.stderr.contains("does not answer: its tools are available once it does"), "{ran:?}");
+    let output = home.run(&["run", "--hub", &url, "claude"]).await;
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.stderr.contains("does not answer: its tools are available once it does"), "{output:?}");
     let mut direct = home.command(&["run", "--hub", &url, "claude"]);
-    let ran = end(direct.env("PLEXUS_PROXY", "off").spawn().unwrap()).await;
-    assert!(ran.stderr.contains("does not answer: the agent runs without its tools"), "{ran:?}");
+    let output = end(direct.env("PLEXUS_PROXY", "off").spawn().unwrap()).await;
+    assert!(output.stderr.contains("does not answer: the agent runs without its tools"), "{output:?}");
     assert_eq!(home.folders().len(), 1, "only the folder of the first run");
     let refused = home.run(&["run", "--hub", &url, "claude", "--profile", "developer"]).await;
     assert!(refused.failed(4).contains("cannot read the profile"), "{refused:?}");
@@ -91,16 +91,16 @@ async fn failures_are_explained_and_leave_nothing() {
         (&["run", "claude", "--require-proxy"], 1, "the proxy cannot start"),
     ];
     for (args, code, expected) in cases {
-        let ran = home.command(args).env("PLEXUS_PROXY", "off").spawn().unwrap();
-        let ran = end(ran).await;
-        assert!(ran.failed(code).contains(expected), "{args:?}: {ran:?}");
+        let output = home.command(args).env("PLEXUS_PROXY", "off").spawn().unwrap();
+        let output = end(output).await;
+        assert!(output.failed(code).contains(expected), "{args:?}: {output:?}");
     }
     // A token that may not create others.
     let agent = home.hub().token("agent").await.token;
-    let ran = end(home.command(&["run", "claude"]).env("PLEXUS_TOKEN", &agent).spawn().unwrap()).await;
-    assert!(ran.failed(5).contains("token:create"), "{ran:?}");
-    let ran = home.run(&["run", "claude", "--hub", "http://192.0.2.1:1"]).await;
-    assert!(ran.failed(5).contains("PLEXUS_TOKEN"), "{ran:?}");
+    let output = end(home.command(&["run", "claude"]).env("PLEXUS_TOKEN", &agent).spawn().unwrap()).await;
+    assert!(output.failed(5).contains("token:create"), "{output:?}");
+    let output = home.run(&["run", "claude", "--hub", "http://192.0.2.1:1"]).await;
+    assert!(output.failed(5).contains("PLEXUS_TOKEN"), "{output:?}");
     assert!(!home.path("was-run").exists());
     home.assert_cleaned_up().await;
 }
@@ -142,8 +142,8 @@ async fn run_token_has_at_most_the_rights_of_its_creator() {
         "{run_token}"
     );
     std::fs::write(home.path("go"), "").unwrap();
-    let ran = end(run).await;
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let output = end(run).await;
+    assert_eq!(output.code, Some(0), "{output:?}");
     home.assert_cleaned_up().await;
     assert_eq!(home.states().await, ["started", "exited"]);
 }

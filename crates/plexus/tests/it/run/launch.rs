@@ -73,8 +73,8 @@ async fn proxied_agent_has_no_credential_for_the_hub() {
         "the hub accepts the credential of the proxy"
     );
     std::fs::write(home.path("go"), "").unwrap();
-    let ran = end(run).await;
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let output = end(run).await;
+    assert_eq!(output.code, Some(0), "{output:?}");
     home.assert_cleaned_up().await;
 }
 
@@ -133,10 +133,10 @@ async fn agent_token_is_in_one_variable_and_nowhere_else() {
     );
     assert!(run_token["name"].as_str().unwrap().ends_with("/claude"), "{run_token}");
     std::fs::write(home.path("go"), "").unwrap();
-    let ran = end(run).await;
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{ran:?}");
-    assert!(ran.stderr.contains(&format!("session claude:{session}")), "{ran:?}");
-    assert!(!ran.stderr.contains(&key), "{ran:?}");
+    let output = end(run).await;
+    assert_eq!((output.code, output.stdout.as_str()), (Some(0), ""), "{output:?}");
+    assert!(output.stderr.contains(&format!("session claude:{session}")), "{output:?}");
+    assert!(!output.stderr.contains(&key), "{output:?}");
 
     home.assert_cleaned_up().await;
     assert_eq!(tree(&home.path(".claude")), before);
@@ -160,8 +160,8 @@ async fn each_agent_is_configured_in_its_own_way() {
             .env("PLEXUS_PROXY", "off")
             .env("OPENCODE_CONFIG_CONTENT", r#"{"theme": "mine", "mcp": {"other": {"type": "local"}}}"#)
             .env("GEMINI_CLI_SYSTEM_DEFAULTS_PATH", home.path("defaults.json"));
-        let ran = end(command.spawn().unwrap()).await;
-        assert_eq!(ran.ok(), "", "{ran:?}");
+        let output = end(command.spawn().unwrap()).await;
+        assert_eq!(output.ok(), "", "{output:?}");
         LaunchRecord::of(&home).await
     };
 

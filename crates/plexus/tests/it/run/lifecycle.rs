@@ -19,13 +19,16 @@ async fn streams_and_exit_code_of_the_agent_are_passed_through() {
     let mut stdin = run.stdin.take().unwrap();
     tokio::io::AsyncWriteExt::write_all(&mut stdin, b"piped in").await.unwrap();
     drop(stdin);
-    let ran = end(run).await;
-    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(7), "piped in", "beside\n"));
+    let output = end(run).await;
+    assert_eq!(
+        (output.code, output.stdout.as_str(), output.stderr.as_str()),
+        (Some(7), "piped in", "beside\n")
+    );
 
     home.add_agent("falls", "kill -SEGV $$");
-    let ran = home.run(&["run", "--generic", "falls"]).await;
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(139), ""), "{ran:?}");
-    assert!(ran.stderr.contains("falls crashed: signal 11"), "{ran:?}");
+    let output = home.run(&["run", "--generic", "falls"]).await;
+    assert_eq!((output.code, output.stdout.as_str()), (Some(139), ""), "{output:?}");
+    assert!(output.stderr.contains("falls crashed: signal 11"), "{output:?}");
     home.assert_cleaned_up().await;
 }
 
@@ -34,8 +37,8 @@ async fn outcome_of_a_run_is_in_its_session() {
     let home = RunnerHome::new().await;
     home.add_agent("claude", "exit 3");
     let session = "7d0f1c52-3a64-4c1e-9b0d-5f2a8e6b9c11";
-    let ran = home.run(&["run", "claude", "--name", session]).await;
-    assert_eq!(ran.code, Some(3), "{ran:?}");
+    let output = home.run(&["run", "claude", "--name", session]).await;
+    assert_eq!(output.code, Some(3), "{output:?}");
     let (key, notifications) = home.notifications().await;
     assert_eq!(key, format!("claude:{session}"));
     let [started, exited] = notifications.as_slice() else { panic!("{notifications:#?}") };
@@ -44,8 +47,8 @@ async fn outcome_of_a_run_is_in_its_session() {
     assert!(started["run"].is_string() && started["run"] == exited["run"], "{notifications:#?}");
 
     // Resuming the conversation uses the same session.
-    let ran = home.run(&["run", "claude", "--", "--resume", session]).await;
-    assert_eq!(ran.code, Some(3), "{ran:?}");
+    let output = home.run(&["run", "claude", "--", "--resume", session]).await;
+    assert_eq!(output.code, Some(3), "{output:?}");
     assert_eq!(home.states().await, ["started", "exited", "started", "exited"]);
 
     // An agent that never calls gets a session for the run.
@@ -67,8 +70,8 @@ async fn signals_are_passed_to_the_agent() {
         let run = home.start(&["run", "claude", "--name", "7d0f1c52-3a64-4c1e-9b0d-5f2a8e6b9c11"]);
         home.file("up").await;
         signal(run.id().unwrap(), signal_sent);
-        let ran = end(run).await;
-        assert_eq!((ran.code, ran.stdout.as_str()), (Some(5), "told\n"), "{signal_sent:?}: {ran:?}");
+        let output = end(run).await;
+        assert_eq!((output.code, output.stdout.as_str()), (Some(5), "told\n"), "{signal_sent:?}: {output:?}");
     }
     let states = home.states().await;
     assert_eq!(states, ["started", "stopped"].repeat(3));
@@ -86,8 +89,8 @@ async fn crashed_agent_is_restarted_in_its_session() {
              [[ $(wc -l < attempts) == 3 ]] || kill -KILL $$"
         ),
     );
-    let ran = home.run(&["run", "claude", "--restart", "2", "--name", session]).await;
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let output = home.run(&["run", "claude", "--restart", "2", "--name", session]).await;
+    assert_eq!(output.code, Some(0), "{output:?}");
     let attempts = std::fs::read_to_string(home.path("attempts")).unwrap();
     let attempts: Vec<&str> = attempts.lines().collect();
     assert!(attempts[0].contains(&format!("--session-id={session}")), "{attempts:?}");

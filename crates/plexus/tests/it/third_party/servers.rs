@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use super::ToolCall;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) struct Server {
     pub(super) name: &'static str,
@@ -134,7 +134,7 @@ async fn listening_everything(
             }
         }
     };
-    tokio::time::timeout(PATIENCE, ready).await.expect("it listens in time");
+    tokio::time::timeout(TIMEOUT, ready).await.expect("it listens in time");
     let mut reading = JoinSet::new();
     reading.spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     let mut file = json!({ "url": format!("http://127.0.0.1:{port}{path}") });
@@ -179,7 +179,7 @@ async fn git_server(python: &Pinned, folder: &Path) -> Server {
     ] {
         let mut command = Command::new("git");
         command.args(args).current_dir(folder).env("HOME", folder).kill_on_drop(true);
-        let ended = tokio::time::timeout(PATIENCE, command.status()).await.expect("git ends in time");
+        let ended = tokio::time::timeout(TIMEOUT, command.status()).await.expect("git ends in time");
         assert!(ended.expect("git is installed").success(), "git {args:?}");
     }
     let file = json!({ "command": python.path("bin/python"), "args": ["-m", "mcp_server_git"] });

@@ -102,8 +102,8 @@ async fn mistyped_commands_are_answered_with_the_correct_ones() {
             "did you mean --profile developer?",
         ),
     ] {
-        let ran = plexus.run(args).await;
-        let stderr = ran.failed(exit);
+        let output = plexus.run(args).await;
+        let stderr = output.failed(exit);
         assert!(stderr.contains(expected) && !stderr.contains("u8.json"), "{args:?}: {stderr}");
     }
     plexus.run(&["upstream", "add", "local", "--", &fixture_program(), "--stdio"]).await.ok();

@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::Running;
-use super::own::{self, Behind, parse};
-use crate::process::Tree;
+use super::baselines::{self, EchoTransport, parse};
+use crate::process::ProcessTree;
 use crate::wire::Endpoint;
 
 /// Folder of the hub in the folder of the contender.
@@ -22,7 +22,7 @@ pub(super) async fn native(plexus: &Path, folder: &Path) -> Result<Running> {
     let (processes, endpoint) = up(plexus, folder).await?;
     let mint = Mint { plexus: plexus.to_owned(), folder: folder.to_owned() };
     let endpoint = Endpoint { token: Some(mint.token("bench")?), ..endpoint };
-    Ok(Running { endpoint, processes, mint: Some(mint), _behind: None })
+    Ok(Running { endpoint, processes, mint: Some(mint), _echo_server: None })
 }
 
 /// Creates tokens for more agents of a hub.
@@ -48,22 +48,24 @@ impl Mint {
 pub(super) async fn with_upstream(
     plexus: &Path,
     folder: &Path,
-    behind: Behind,
+    echo_transport: EchoTransport,
     tools: usize,
 ) -> Result<Running> {
-    let (behind, server) = match behind {
-        Behind::Stdio => {
-            let [command, args @ ..] = own::over_stdio(tools)?;
+    let (echo_transport, server) = match echo_transport {
+        EchoTransport::Stdio => {
+            let [command, args @ ..] = baselines::over_stdio(tools)?;
             (None, json!({ "command": command, "args": args }))
         }
-        Behind::Http => listening(folder, tools, &[], "streamable_http", "/mcp")?,
-        Behind::HttpWithSessions => listening(folder, tools, &["--sessions"], "streamable_http", "/mcp")?,
-        Behind::Sse => listening(folder, tools, &["--sse"], "sse", "/sse")?,
+        EchoTransport::Http => listening(folder, tools, &[], "streamable_http", "/mcp")?,
+        EchoTransport::HttpWithSessions => {
+            listening(folder, tools, &["--sessions"], "streamable_http", "/mcp")?
+        }
+        EchoTransport::Sse => listening(folder, tools, &["--sse"], "sse", "/sse")?,
     };
     let servers = folder.join(DATA).join("mcp_servers.d");
     std::fs::create_dir_all(&servers).with_context(|| servers.display().to_string())?;
     std::fs::write(servers.join("echo.json"), server.to_string()).context("the file of the server")?;
-    let mut running = Running { _behind: behind, ..native(plexus, folder).await? };
+    let mut running = Running { _echo_server: echo_transport, ..native(plexus, folder).await? };
     running
         .processes
         .wait_for("its server was ready", || {
@@ -84,18 +86,18 @@ fn listening(
     more: &[&str],
     transport: &str,
     path: &str,
-) -> Result<(Option<Tree>, Value)> {
-    let (tree, address) = own::listening(folder, tools, more)?;
+) -> Result<(Option<ProcessTree>, Value)> {
+    let (tree, address) = baselines::listening(folder, tools, more)?;
     Ok((Some(tree), json!({ "transport": transport, "url": format!("http://{address}{path}") })))
 }
 
 /// The hub's own code with idle tools, without the program around it.
 pub(super) fn with_tools(folder: &Path, tools: usize) -> Result<Running> {
     let args = ["hub", "--tools", &tools.to_string()];
-    let (processes, line) = Tree::start_server(&args, folder.join("hub.log"))?;
+    let (processes, line) = ProcessTree::start_server(&args, folder.join("hub.log"))?;
     let (address, token) = line.split_once(' ').context("the hub printed no token")?;
     let endpoint = Endpoint { address: parse(address)?, path: "/mcp", token: Some(token.to_owned()) };
-    Ok(Running { endpoint, processes, mint: None, _behind: None })
+    Ok(Running { endpoint, processes, mint: None, _echo_server: None })
 }
 
 /// How long a hub takes to become ready on an existing database, as the median of several starts, and its idle
@@ -116,17 +118,17 @@ pub(crate) async fn start_to_ready(plexus: &Path, folder: &Path, starts: usize) 
 }
 
 /// Starts a hub; returns its MCP endpoint, with the admin token, when it is ready.
-pub(crate) async fn up(plexus: &Path, folder: &Path) -> Result<(Tree, Endpoint)> {
+pub(crate) async fn up(plexus: &Path, folder: &Path) -> Result<(ProcessTree, Endpoint)> {
     up_at(plexus, folder, "127.0.0.1:0").await
 }
 
 /// The same on a given address.
-pub(crate) async fn up_at(plexus: &Path, folder: &Path, address: &str) -> Result<(Tree, Endpoint)> {
+pub(crate) async fn up_at(plexus: &Path, folder: &Path, address: &str) -> Result<(ProcessTree, Endpoint)> {
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let data = folder.join(DATA);
     let mut command = command(plexus, folder);
     command.args(["up", "--listen", address, "--data-dir"]).arg(&data).stdout(Stdio::null());
-    let mut tree = Tree::start(command, folder.join("hub.log"))?;
+    let mut tree = ProcessTree::start(command, folder.join("hub.log"))?;
     let written_to = data.join("hub.json");
     let id = u64::from(tree.id());
     // The file is written when the hub is ready, and removed when it stops.

@@ -2,8 +2,8 @@
 //!
 //! Every start is independent: a separate process and folder, in front of a separate echo server.
 
+mod baselines;
 mod hub;
-mod own;
 mod peers;
 
 use std::cell::Cell;
@@ -11,10 +11,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 
+use self::baselines::EchoTransport;
 pub(crate) use self::hub::{ECHO as UPSTREAM_ECHO, Mint, command, start_to_ready, up, up_at};
-use self::own::Behind;
 use self::peers::{PEERS, Peer};
-use crate::process::Tree;
+use crate::process::ProcessTree;
 use crate::wire::Endpoint;
 use crate::workload::Workload;
 
@@ -47,7 +47,7 @@ enum Kind {
     Direct,
     PassThrough,
     Hub,
-    HubWithUpstream(Behind),
+    HubWithUpstream(EchoTransport),
     HubWithTools,
     Peer(&'static Peer),
 }
@@ -79,11 +79,11 @@ impl Site {
 pub(crate) struct Running {
     pub(crate) endpoint: Endpoint,
     /// The processes whose CPU and memory are measured.
-    pub(crate) processes: Tree,
+    pub(crate) processes: ProcessTree,
     /// Creates tokens for more agents, if it requires tokens.
     pub(crate) mint: Option<Mint>,
     /// The echo server behind it.
-    _behind: Option<Tree>,
+    _echo_server: Option<ProcessTree>,
 }
 
 /// All contenders, in the order of the tables.
@@ -100,17 +100,29 @@ pub(crate) fn all() -> Vec<Contender> {
             "Plexus → HTTP, 2026-07-28",
             Role::Plexus,
             recorded,
-            Kind::HubWithUpstream(Behind::Http),
+            Kind::HubWithUpstream(EchoTransport::Http),
         ),
         own(
             "upstream-old",
             "Plexus → HTTP, 2025-11-25",
             Role::Plexus,
             recorded,
-            Kind::HubWithUpstream(Behind::HttpWithSessions),
+            Kind::HubWithUpstream(EchoTransport::HttpWithSessions),
         ),
-        own("upstream-stdio", "Plexus → stdio", Role::Plexus, recorded, Kind::HubWithUpstream(Behind::Stdio)),
-        own("upstream-sse", "Plexus → HTTP+SSE", Role::Plexus, recorded, Kind::HubWithUpstream(Behind::Sse)),
+        own(
+            "upstream-stdio",
+            "Plexus → stdio",
+            Role::Plexus,
+            recorded,
+            Kind::HubWithUpstream(EchoTransport::Stdio),
+        ),
+        own(
+            "upstream-sse",
+            "Plexus → HTTP+SSE",
+            Role::Plexus,
+            recorded,
+            Kind::HubWithUpstream(EchoTransport::Sse),
+        ),
         own("plexus-list", "Plexus, tools of its own", Role::Plexus, recorded, Kind::HubWithTools),
     ];
     all.extend(PEERS.iter().map(|peer| Contender {
@@ -147,7 +159,7 @@ impl Contender {
     pub(crate) fn lists(&self) -> bool {
         match self.kind {
             Kind::Hub => false,
-            Kind::HubWithUpstream(behind) => behind == Behind::Http,
+            Kind::HubWithUpstream(echo_transport) => echo_transport == EchoTransport::Http,
             _ => true,
         }
     }
@@ -161,10 +173,12 @@ impl Contender {
     pub(crate) async fn start(&self, site: &Site, tools: usize) -> Result<Running> {
         let folder = site.folder()?;
         match self.kind {
-            Kind::Direct => own::direct(&folder, tools),
-            Kind::PassThrough => own::pass_through(&folder, tools),
+            Kind::Direct => baselines::direct(&folder, tools),
+            Kind::PassThrough => baselines::pass_through(&folder, tools),
             Kind::Hub => hub::native(&site.plexus, &folder).await,
-            Kind::HubWithUpstream(behind) => hub::with_upstream(&site.plexus, &folder, behind, tools).await,
+            Kind::HubWithUpstream(echo_transport) => {
+                hub::with_upstream(&site.plexus, &folder, echo_transport, tools).await
+            }
             Kind::HubWithTools => hub::with_tools(&folder, tools),
             Kind::Peer(peer) => peer.start(&folder, tools).await,
         }

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::own::Behind;
-use super::{Running, own};
-use crate::process::Tree;
+use super::baselines::EchoTransport;
+use super::{Running, baselines};
+use crate::process::ProcessTree;
 use crate::wire::Endpoint;
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts");
@@ -33,7 +33,7 @@ pub(super) struct Peer {
     /// The script that installs it, with its arguments.
     script: &'static [&'static str],
     /// How it reaches the server behind it.
-    behind: Behind,
+    echo_transport: EchoTransport,
     /// The command that starts it.
     command: fn(&Start<'_>) -> Result<Command>,
 }
@@ -60,7 +60,7 @@ pub(super) const PEERS: [Peer; 4] = [
         echo: "echo/echo",
         path: "/",
         script: &["cargo-env", "mcp-proxy", "0.6.0"],
-        behind: Behind::Http,
+        echo_transport: EchoTransport::Http,
         command: rust_proxy,
     },
     Peer {
@@ -72,7 +72,7 @@ pub(super) const PEERS: [Peer; 4] = [
         echo: "echo",
         path: "/mcp",
         script: &["python-env", "fastmcp", "4.1.2"],
-        behind: Behind::Http,
+        echo_transport: EchoTransport::Http,
         command: fastmcp,
     },
     Peer {
@@ -84,7 +84,7 @@ pub(super) const PEERS: [Peer; 4] = [
         echo: "echo",
         path: "/mcp",
         script: &["python-env", "mcp-proxy", "0.13.0"],
-        behind: Behind::Stdio,
+        echo_transport: EchoTransport::Stdio,
         command: python_proxy,
     },
     Peer {
@@ -96,7 +96,7 @@ pub(super) const PEERS: [Peer; 4] = [
         echo: "echo",
         path: "/mcp",
         script: &["node-env", "mcp-proxy"],
-        behind: Behind::Stdio,
+        echo_transport: EchoTransport::Stdio,
         command: node_proxy,
     },
 ];
@@ -121,22 +121,23 @@ impl Peer {
 
     pub(super) async fn start(&self, folder: &Path, tools: usize) -> Result<Running> {
         let installed = self.install().await?;
-        let behind = match self.behind {
-            Behind::Stdio => None,
-            _ => Some(own::echo(folder, tools)?),
+        let echo_transport = match self.echo_transport {
+            EchoTransport::Stdio => None,
+            _ => Some(baselines::echo(folder, tools)?),
         };
         let port = free_port()?;
-        let url = behind.as_ref().map(|(_, address)| format!("http://{address}/mcp")).unwrap_or_default();
-        let server = own::over_stdio(tools)?;
+        let url =
+            echo_transport.as_ref().map(|(_, address)| format!("http://{address}/mcp")).unwrap_or_default();
+        let server = baselines::over_stdio(tools)?;
         let start = Start { installed: &installed, folder, port, url, server };
         let mut command = (self.command)(&start)?;
         command.env_clear().env("HOME", folder).env("NO_PROXY", "127.0.0.1").stdout(Stdio::null());
         command.env("PATH", format!("{}:/usr/bin:/bin", installed.join("bin").display()));
-        let mut processes = Tree::start(command, folder.join("peer.log"))?;
+        let mut processes = ProcessTree::start(command, folder.join("peer.log"))?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         processes.wait_for("it listened", || TcpStream::connect(address).ok()).await?;
         let endpoint = Endpoint { address, path: self.path, token: None };
-        Ok(Running { endpoint, processes, mint: None, _behind: behind.map(|(tree, _)| tree) })
+        Ok(Running { endpoint, processes, mint: None, _echo_server: echo_transport.map(|(tree, _)| tree) })
     }
 }
 

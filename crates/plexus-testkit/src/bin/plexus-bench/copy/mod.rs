@@ -44,7 +44,7 @@ struct Measured {
 pub(crate) async fn run(args: MeasurementArgs) -> Result<()> {
     let scratch = tempfile::tempdir().context("a temporary folder")?;
     let plexus = args.plexus()?;
-    let machine = Machine::look(&plexus)?;
+    let machine = Machine::detect(&plexus)?;
     let (rounds, megabytes) = if args.quick { (1, 64) } else { (3, 1_000) };
     let folder = scratch.path();
     let source = folder.join("source");
@@ -85,11 +85,11 @@ pub(crate) async fn run(args: MeasurementArgs) -> Result<()> {
         disk.back.push(timed(plain(&source, &back), &source, &back)?);
     }
     drop(site);
-    let mut ways = vec![own.way("`plexus cp`")?];
+    let mut ways = vec![own.medians("`plexus cp`")?];
     if sshd.is_some() {
-        ways.push(ssh.way("`scp`")?);
+        ways.push(ssh.medians("`scp`")?);
     }
-    ways.push(disk.way("`cp` on the disk")?);
+    ways.push(disk.medians("`cp` on the disk")?);
     let measured = Measured { machine, megabytes, rounds, ways, without_scp };
     write_measurement("copy", &report::text(&measured)?, &measured, &args)
 }
@@ -101,7 +101,7 @@ struct Times {
 }
 
 impl Times {
-    fn way(self, name: &str) -> Result<CopyTimes> {
+    fn medians(self, name: &str) -> Result<CopyTimes> {
         let (there, back) = (median(self.there.into_iter())?, median(self.back.into_iter())?);
         Ok(CopyTimes { name: name.to_owned(), there, back })
     }

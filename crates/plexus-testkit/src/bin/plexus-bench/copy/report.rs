@@ -12,16 +12,16 @@ pub(super) fn text(measured: &Measured) -> Result<String> {
     writeln!(text, "{machine} A file of {megabytes} MB on loopback, medians of {rounds} round(s).\n")?;
     writeln!(text, "| copied with | to the other end | back |")?;
     writeln!(text, "|---|--:|--:|")?;
-    for way in ways {
+    for times in ways {
         let rate = |seconds: f64| *megabytes as f64 / seconds.max(1e-6);
         writeln!(
             text,
             "| {} | {:.1} s, {:.0} MB/s | {:.1} s, {:.0} MB/s |",
-            way.name,
-            way.there,
-            rate(way.there),
-            way.back,
-            rate(way.back)
+            times.name,
+            times.there,
+            rate(times.there),
+            times.back,
+            rate(times.back)
         )?;
     }
     if let Some(why) = without_scp {

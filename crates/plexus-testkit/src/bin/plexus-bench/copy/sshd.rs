@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::process::Tree;
+use crate::process::ProcessTree;
 
 const SSHD: &str = "/usr/sbin/sshd";
 
 pub(super) struct Sshd {
-    _server: Tree,
+    _server: ProcessTree,
     folder: PathBuf,
     port: u16,
 }
@@ -22,12 +22,12 @@ impl Sshd {
         ensure!(Path::new(SSHD).is_file(), "{SSHD} does not exist (Debian: openssh-server)");
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         for key in ["host", "user"] {
-            let made = Command::new("ssh-keygen")
+            let keygen = Command::new("ssh-keygen")
                 .args(["-q", "-t", "ed25519", "-N", "", "-f"])
                 .arg(folder.join(key))
                 .status()
                 .context("cannot run ssh-keygen (Debian: openssh-client)")?;
-            ensure!(made.success(), "ssh-keygen failed");
+            ensure!(keygen.success(), "ssh-keygen failed");
         }
         fs::copy(folder.join("user.pub"), folder.join("authorized")).context("the user's key")?;
         let port = free_port()?;
@@ -43,7 +43,7 @@ impl Sshd {
         let _ = fs::create_dir_all("/run/sshd");
         let mut command = Command::new(SSHD);
         command.args(["-D", "-e", "-f"]).arg(folder.join("config")).stdout(Stdio::null());
-        let mut server = Tree::start(command, folder.join("log"))?;
+        let mut server = ProcessTree::start(command, folder.join("log"))?;
         server.wait_for("it listened", || std::net::TcpStream::connect(("127.0.0.1", port)).ok()).await?;
         Ok(Self { _server: server, folder: folder.to_owned(), port })
     }

@@ -110,7 +110,7 @@ pub(crate) async fn run(args: MeasurementArgs) -> Result<()> {
         eprintln!("{}", search.what);
         rows.push(measure(&site, &root, &search, rounds).await?);
     }
-    let measured = Measured { machine: Machine::look(&plexus)?, ripgrep, files, rows };
+    let measured = Measured { machine: Machine::detect(&plexus)?, ripgrep, files, rows };
     write_measurement("files", &report::text(&measured)?, &measured, &args)
 }
 

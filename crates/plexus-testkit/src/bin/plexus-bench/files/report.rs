@@ -13,10 +13,10 @@ pub(super) fn text(measured: &Measured) -> Result<String> {
     writeln!(text, "| search | found | `rg` | `filesystem` | in times of `rg` | ≤ {BUDGET} × |")?;
     writeln!(text, "|---|--:|--:|--:|--:|--:|")?;
     for row in rows {
-        let kept = if row.times() <= BUDGET { "yes" } else { "no" };
+        let verdict = if row.times() <= BUDGET { "yes" } else { "no" };
         writeln!(
             text,
-            "| {} | {} | {:.0} ms | {:.0} ms | {:.2} × | {kept} |",
+            "| {} | {} | {:.0} ms | {:.0} ms | {:.2} × | {verdict} |",
             row.what,
             row.found,
             row.ripgrep_ms,

@@ -43,6 +43,6 @@ pub(crate) async fn run(args: MeasurementArgs) -> Result<()> {
     eprintln!("{nodes} idle nodes");
     let site = Site::open(&plexus, &scratch.path().join("idle"), None).await?;
     let idle = idle::measure(&site, nodes).await?;
-    let measured = Measured { machine: Machine::look(&plexus)?, round_trips, floods, idle };
+    let measured = Measured { machine: Machine::detect(&plexus)?, round_trips, floods, idle };
     write_measurement("nodes", &report::text(&measured)?, &measured, &args)
 }

@@ -27,7 +27,7 @@ pub(super) struct Flood {
 pub(super) async fn measure(site: &Site, transport: &'static str) -> Result<Flood> {
     let node = site.node.as_ref().context("no node")?;
     tokio::time::sleep(REST).await;
-    let (hub_before, node_before) = (site.hub.alone()?.rss, node.alone()?.rss);
+    let (hub_before, node_before) = (site.hub.own_usage()?.rss, node.own_usage()?.rss);
     site.hub.reset_peak();
     node.reset_peak();
     let command = format!("yes 'a line of what a build says while it is at work' | head -c {BYTES}");
@@ -35,14 +35,18 @@ pub(super) async fn measure(site: &Site, transport: &'static str) -> Result<Floo
     let begun = Instant::now();
     let answer = site.call("terminal", &arguments).await?;
     let seconds = begun.elapsed().as_secs_f64();
-    let said = answer["structured"].to_string();
-    ensure!(said.contains(&BYTES.to_string()), "not all of it was counted: {}", &said[..said.len().min(500)]);
+    let answer_text = answer["structured"].to_string();
+    ensure!(
+        answer_text.contains(&BYTES.to_string()),
+        "not all of it was counted: {}",
+        &answer_text[..answer_text.len().min(500)]
+    );
     let above = |peak: u64, before: u64| peak.saturating_sub(before) as f64 / 1e6;
     Ok(Flood {
         transport,
         seconds,
         answer: answer.to_string().len(),
-        hub_mb: above(site.hub.alone()?.peak, hub_before),
-        node_mb: above(node.alone()?.peak, node_before),
+        hub_mb: above(site.hub.own_usage()?.peak, hub_before),
+        node_mb: above(node.own_usage()?.peak, node_before),
     })
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::site::Site;
-use crate::process::Tree;
+use crate::process::ProcessTree;
 use crate::run::median;
 use crate::wire::Era;
 use crate::workload::{AgentConnection, Workload};
@@ -43,9 +43,9 @@ pub(super) async fn measure(
     calls: usize,
 ) -> Result<RoundTrip> {
     let folder = tempfile::tempdir().context("a temporary folder")?;
-    let (_echo, address) = Tree::start_server(&["web-socket"], folder.path().join("echo.log"))?;
+    let (_echo, address) = ProcessTree::start_server(&["web-socket"], folder.path().join("echo.log"))?;
     let mut agent = AgentConnection::open(&site.endpoint, Era::Stateless, Workload::OnNode).await?;
-    let (mut echoes, mut ways) = (vec![], vec![]);
+    let (mut echoes, mut one_way_times) = (vec![], vec![]);
     let mut times = Histogram::<u64>::new_with_bounds(1, 60_000_000, 3).context("a histogram")?;
     for _ in 0..rounds {
         echoes.push(echo(&address, calls).await?);
@@ -60,13 +60,13 @@ pub(super) async fn measure(
             (after - count, later - seconds)
         };
         ensure!(count >= calls as f64, "the hub has counted {count} of {calls} calls");
-        ways.push(seconds * 1e6 / count);
+        one_way_times.push(seconds * 1e6 / count);
     }
     let call_us = times.value_at_quantile(0.5) as f64;
     Ok(RoundTrip {
         transport,
         echo_us: median(echoes.into_iter())?,
-        way_us: median(ways.into_iter())?,
+        way_us: median(one_way_times.into_iter())?,
         call_us,
     })
 }

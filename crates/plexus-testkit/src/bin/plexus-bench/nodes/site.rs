@@ -10,17 +10,17 @@ use plexus_proto::node::{CallOutcome, CallResult, Frame, Output};
 use serde_json::Value;
 
 use crate::contenders;
-use crate::process::Tree;
+use crate::process::ProcessTree;
 use crate::wire::Endpoint;
 
 /// Name of the node.
 pub(crate) const NODE: &str = "nas";
 /// Time limit for linking a node.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) struct Site {
-    pub(super) hub: Tree,
-    pub(super) node: Option<Tree>,
+    pub(super) hub: ProcessTree,
+    pub(super) node: Option<ProcessTree>,
     /// The hub's MCP endpoint, with an admin token.
     pub(super) endpoint: Endpoint,
     http: reqwest::Client,
@@ -38,7 +38,7 @@ impl Site {
         Ok(site)
     }
 
-    async fn start_node(&self, plexus: &Path, home: &Path, transport: &str) -> Result<Tree> {
+    async fn start_node(&self, plexus: &Path, home: &Path, transport: &str) -> Result<ProcessTree> {
         std::fs::create_dir_all(home).with_context(|| home.display().to_string())?;
         let invite = self.invite(NODE).await?;
         let hub = format!("http://{}", self.endpoint.address);
@@ -47,10 +47,10 @@ impl Site {
         ensure!(joined.status.success(), "the node cannot join: {}", String::from_utf8_lossy(&joined.stderr));
         let mut command: Command = contenders::command(plexus, home);
         command.args(["node", "run", "--transport", transport]).stdout(Stdio::null());
-        let node = Tree::start(command, home.join("node.log"))?;
+        let node = ProcessTree::start(command, home.join("node.log"))?;
         let begun = Instant::now();
         while self.get(&format!("/api/v1/nodes/{NODE}")).await?["state"] != "online" {
-            ensure!(begun.elapsed() < PATIENCE, "the node is not linked: {}", node.log_tail());
+            ensure!(begun.elapsed() < TIMEOUT, "the node is not linked: {}", node.log_tail());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         Ok(node)

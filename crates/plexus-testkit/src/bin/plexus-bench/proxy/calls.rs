@@ -10,7 +10,7 @@ use super::Plan;
 use super::site::Site;
 use super::stdio_connection::StdioConnection;
 use crate::measure::histogram;
-use crate::process::Tree;
+use crate::process::ProcessTree;
 use crate::run::median;
 use crate::wire::Era;
 use crate::workload::{AgentConnection, Workload};
@@ -33,8 +33,8 @@ pub(super) struct Times {
 
 /// A path to the hub through the proxy.
 enum CallPath {
-    Http { agent: AgentConnection, _proxy: Option<Tree> },
-    Stdio { connection: StdioConnection, request: String, workload: Workload, _proxy: Tree },
+    Http { agent: AgentConnection, _proxy: Option<ProcessTree> },
+    Stdio { connection: StdioConnection, request: String, workload: Workload, _proxy: ProcessTree },
 }
 
 impl CallPath {

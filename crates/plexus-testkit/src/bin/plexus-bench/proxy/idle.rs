@@ -9,7 +9,7 @@ use serde_json::json;
 use super::Plan;
 use super::site::Site;
 use super::stdio_connection::StdioConnection;
-use crate::process::Tree;
+use crate::process::ProcessTree;
 use crate::wire::Era;
 use crate::workload::{AgentConnection, Workload};
 
@@ -29,9 +29,9 @@ pub(super) async fn measure(site: &Site, plan: Plan) -> Result<Vec<Idle>> {
     let (listening, endpoint) = site.start_over_http("idle-http")?;
     let _lane = AgentConnection::open(&endpoint, Era::Session, Workload::ListTools(1)).await?;
     tokio::time::sleep(Duration::from_secs(plan.rest_seconds)).await;
-    let look = |way: &'static str, proxy: &Tree| {
-        let usage = proxy.alone()?;
+    let measure_proxy = |way: &'static str, proxy: &ProcessTree| {
+        let usage = proxy.own_usage()?;
         anyhow::Ok(Idle { way, rss_mb: usage.rss as f64 / 1e6, anonymous_mb: usage.anonymous as f64 / 1e6 })
     };
-    Ok(vec![look("stdio", &start_over_stdio)?, look("HTTP", &listening)?])
+    Ok(vec![measure_proxy("stdio", &start_over_stdio)?, measure_proxy("HTTP", &listening)?])
 }

@@ -53,7 +53,7 @@ pub(crate) async fn run(args: MeasurementArgs) -> Result<()> {
     let scratch = tempfile::tempdir_in("/var/tmp").context("a temporary folder")?;
     let plexus = args.plexus()?;
     let plan = if args.quick { QUICK } else { FULL };
-    let machine = Machine::look(&plexus)?;
+    let machine = Machine::detect(&plexus)?;
     let mut site = Site::open(&plexus, scratch.path()).await?;
     eprintln!("calls");
     let calls = calls::measure(&site, plan).await?;

@@ -24,7 +24,7 @@ pub(super) fn text(measured: &Measured) -> Result<String> {
     writeln!(text, "|---|---|--:|--:|--:|--:|--:|")?;
     for calls in calls {
         let times = |times: Times| format!("{:.0} / {:.0} µs", times.p50_us, times.p99_us);
-        let ratio = |times: Times| kept(times.p50_us / calls.direct.p50_us, TIMES);
+        let ratio = |times: Times| with_budget(times.p50_us / calls.direct.p50_us, TIMES);
         writeln!(
             text,
             "| `{}` | {} | {} | {} | {} × | {} | {} × |",
@@ -42,14 +42,14 @@ pub(super) fn text(measured: &Measured) -> Result<String> {
         "\n| stored while the hub is away, by | writes a second | in times of writing and syncing |"
     )?;
     writeln!(text, "|---|--:|--:|")?;
-    let ways = [
+    let rows = [
         ("writing and syncing a file", away.bare),
         ("the outbox alone", away.outbox),
         ("a proxy over HTTP", away.http),
         ("a proxy over stdio", away.stdio),
     ];
-    for (way, rate) in ways {
-        writeln!(text, "| {way} | {rate:.0} | {:.2} × |", away.bare / rate)?;
+    for (label, rate) in rows {
+        writeln!(text, "| {label} | {rate:.0} | {:.2} × |", away.bare / rate)?;
     }
     writeln!(text, "\n| kept writes | conversations | first delivered after | all | writes a second |")?;
     writeln!(text, "|--:|--:|--:|--:|--:|")?;
@@ -63,13 +63,13 @@ pub(super) fn text(measured: &Measured) -> Result<String> {
     writeln!(text, "\n| proxy with nothing to do | in memory [≤ {MEGABYTES:.0} MB] | of it its own |")?;
     writeln!(text, "|---|--:|--:|")?;
     for idle in idle {
-        let rss = kept(idle.rss_mb, MEGABYTES);
+        let rss = with_budget(idle.rss_mb, MEGABYTES);
         writeln!(text, "| over {} | {rss} MB | {:.1} MB |", idle.way, idle.anonymous_mb)?;
     }
     Ok(text)
 }
 
 /// A figure, in bold if it exceeds its budget.
-fn kept(figure: f64, budget: f64) -> String {
+fn with_budget(figure: f64, budget: f64) -> String {
     if figure <= budget { format!("{figure:.2}") } else { format!("**{figure:.2}**") }
 }

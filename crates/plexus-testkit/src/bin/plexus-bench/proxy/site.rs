@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::process::{ChildStdin, ChildStdout};
 
 use crate::contenders;
-use crate::process::Tree;
+use crate::process::ProcessTree;
 use crate::wire::Endpoint;
 
 /// The secret for clients of a proxy over HTTP.
@@ -19,7 +19,7 @@ const SECRET: &str = "a secret that is only for this run";
 pub(super) struct Site {
     plexus: PathBuf,
     folder: PathBuf,
-    hub: Option<Tree>,
+    hub: Option<ProcessTree>,
     /// The hub's own endpoint.
     pub(super) endpoint: Endpoint,
 }
@@ -68,15 +68,15 @@ impl Site {
     }
 
     /// A proxy over stdio.
-    pub(super) fn start_over_stdio(&self, agent: &str) -> Result<(Tree, ChildStdin, ChildStdout)> {
-        Tree::start_with_pipes(self.command(agent), self.log(agent))
+    pub(super) fn start_over_stdio(&self, agent: &str) -> Result<(ProcessTree, ChildStdin, ChildStdout)> {
+        ProcessTree::start_with_pipes(self.command(agent), self.log(agent))
     }
 
     /// A proxy on a port.
-    pub(super) fn start_over_http(&self, agent: &str) -> Result<(Tree, Endpoint)> {
+    pub(super) fn start_over_http(&self, agent: &str) -> Result<(ProcessTree, Endpoint)> {
         let mut command = self.command(agent);
         command.args(["--http", "127.0.0.1:0"]).env("PLEXUS_PROXY_SECRET", SECRET);
-        let (tree, line) = Tree::start_to_line(command, self.log(agent))?;
+        let (tree, line) = ProcessTree::start_to_line(command, self.log(agent))?;
         let announcement: Value =
             serde_json::from_str(&line).with_context(|| format!("not where it is: {line}"))?;
         let url =

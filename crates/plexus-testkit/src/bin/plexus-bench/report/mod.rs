@@ -15,15 +15,15 @@ use crate::run::Results;
 
 /// In a Markdown file, tables are between these lines; the rest of the file is not changed.
 #[derive(Debug)]
-struct Marks {
+struct DocMarkers {
     begin: String,
     end: String,
 }
 
-impl Marks {
+impl DocMarkers {
     /// The markers of this command.
     fn of(command: &str) -> Self {
-        let mark = |place: &str| format!("<!-- Written by `{command}`: {place} -->");
+        let mark = |position: &str| format!("<!-- Written by `{command}`: {position} -->");
         Self { begin: mark("begin"), end: mark("end") }
     }
 }
@@ -56,7 +56,7 @@ fn put(command: &str, text: &str, json: Option<(&Path, impl Serialize)>, docs: O
     }
     if let Some(path) = docs {
         let page = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        let page = put_between(&page, &Marks::of(command), text);
+        let page = put_between(&page, &DocMarkers::of(command), text);
         save(path, &page.with_context(|| path.display().to_string())?)?;
     }
     Ok(())
@@ -67,8 +67,8 @@ fn save(path: &Path, text: &str) -> Result<()> {
 }
 
 /// The page with the text between its markers replaced.
-fn put_between(page: &str, marks: &Marks, text: &str) -> Result<String> {
-    let Marks { begin, end } = marks;
+fn put_between(page: &str, marks: &DocMarkers, text: &str) -> Result<String> {
+    let DocMarkers { begin, end } = marks;
     let missing = || format!("the lines `{begin}` and `{end}` are missing or not in this order");
     let (before, rest) = page.split_once(begin).with_context(missing)?;
     let (_, after) = rest.split_once(end).with_context(missing)?;
@@ -81,8 +81,8 @@ mod tests {
 
     #[test]
     fn only_text_between_the_markers_is_replaced() {
-        let marks = Marks::of("make bench");
-        let Marks { begin, end } = &marks;
+        let marks = DocMarkers::of("make bench");
+        let DocMarkers { begin, end } = &marks;
         let page = format!("# Title\n\n{begin}\nold\n{end}\n\nRead it so.\n");
         let written = put_between(&page, &marks, "new\n").unwrap();
         assert_eq!(written, format!("# Title\n\n{begin}\n\nnew\n\n{end}\n\nRead it so.\n"));

@@ -43,8 +43,8 @@ impl TypedTool for Idle {
         }
     }
 
-    async fn run(&self, _: ToolContext, said: Text) -> Result<Outcome, CallError> {
-        Ok(Outcome::Ready(ToolOutput::new(&said.text, &said)))
+    async fn run(&self, _: ToolContext, input: Text) -> Result<Outcome, CallError> {
+        Ok(Outcome::Ready(ToolOutput::new(&input.text, &input)))
     }
 }
 

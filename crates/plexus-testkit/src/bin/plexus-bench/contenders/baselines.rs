@@ -6,25 +6,30 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 
 use super::Running;
-use crate::process::Tree;
+use crate::process::ProcessTree;
 use crate::serve::{self, ECHO};
 use crate::wire::Endpoint;
 
 pub(super) fn direct(folder: &Path, tools: usize) -> Result<Running> {
     let (processes, address) = echo(folder, tools)?;
-    Ok(Running { endpoint: endpoint(address), processes, mint: None, _behind: None })
+    Ok(Running { endpoint: endpoint(address), processes, mint: None, _echo_server: None })
 }
 
 pub(super) fn pass_through(folder: &Path, tools: usize) -> Result<Running> {
-    let (behind, address) = echo(folder, tools)?;
+    let (echo_transport, address) = echo(folder, tools)?;
     let args = ["pass-through", &address.to_string()];
-    let (processes, line) = Tree::start_server(&args, folder.join("pass-through.log"))?;
-    Ok(Running { endpoint: endpoint(parse(&line)?), processes, mint: None, _behind: Some(behind) })
+    let (processes, line) = ProcessTree::start_server(&args, folder.join("pass-through.log"))?;
+    Ok(Running {
+        endpoint: endpoint(parse(&line)?),
+        processes,
+        mint: None,
+        _echo_server: Some(echo_transport),
+    })
 }
 
 /// How a gateway reaches the echo server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Behind {
+pub(super) enum EchoTransport {
     Http,
     /// HTTP, with a server that supports only revisions with sessions.
     HttpWithSessions,
@@ -35,15 +40,15 @@ pub(super) enum Behind {
 }
 
 /// An echo server over HTTP with this many idle tools.
-pub(super) fn echo(folder: &Path, tools: usize) -> Result<(Tree, SocketAddr)> {
+pub(super) fn echo(folder: &Path, tools: usize) -> Result<(ProcessTree, SocketAddr)> {
     listening(folder, tools, &[])
 }
 
 /// A listening echo server, and its address.
-pub(super) fn listening(folder: &Path, tools: usize, more: &[&str]) -> Result<(Tree, SocketAddr)> {
+pub(super) fn listening(folder: &Path, tools: usize, more: &[&str]) -> Result<(ProcessTree, SocketAddr)> {
     let tools = tools.to_string();
     let args = [&[ECHO, "--tools", &tools], more].concat();
-    let (tree, line) = Tree::start_server(&args, folder.join("echo.log"))?;
+    let (tree, line) = ProcessTree::start_server(&args, folder.join("echo.log"))?;
     Ok((tree, parse(&line)?))
 }
 
