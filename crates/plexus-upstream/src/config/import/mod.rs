@@ -89,7 +89,10 @@ impl PlannedServer {
 
 impl fmt::Debug for PlannedServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PlannedServer").field("name", &self.name).field("file", &self.file).finish_non_exhaustive()
+        f.debug_struct("PlannedServer")
+            .field("name", &self.name)
+            .field("file", &self.file)
+            .finish_non_exhaustive()
     }
 }
 
