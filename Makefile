@@ -21,10 +21,10 @@ FUZZ_SOURCES := $(wildcard fuzz/src/*.rs fuzz/fuzz_targets/*.rs)
 # The phases of `make test`, cheapest first; the run stops at the first failure.
 PHASES := fmt-check clippy tidy doctest third-party nextest fuzz
 
-.PHONY: help run test check bench profile soak generated fmt toolchain $(PHASES)
+.PHONY: help run test check bench profile soak fresh-machine generated fmt toolchain $(PHASES)
 
 help: ## list the targets
-	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
 
 run: toolchain ## build and start the hub: make run ARGS="--help"
 	@scripts/tree cargo build --package plexus
@@ -98,6 +98,10 @@ doctest:
 	cargo test --workspace --doc
 
 endif
+
+# As root, and without the packages that the others need.
+fresh-machine: ## follow the README on a minimal Debian in a chroot: make fresh-machine ARGS="--help"
+	scripts/fresh-machine $(ARGS)
 
 fmt: toolchain ## format the code
 	cargo fmt --all

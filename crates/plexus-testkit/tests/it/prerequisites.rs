@@ -37,12 +37,24 @@ fn a_bare_machine_gets_all_missing_tools_and_their_packages_at_once() {
     assert_eq!(output.status.code(), Some(1));
     assert!(output.stdout.is_empty());
     let message = String::from_utf8(output.stderr).unwrap();
-    for missing in ["a C compiler (cc)", "GNU make", "ar", "git", "flock", "Rust is not installed."] {
+    for missing in ["a C compiler (cc)", "GNU make", "ar", "git", "flock", "curl", "Rust is not installed."] {
         assert!(message.contains(&format!("  missing: {missing}\n")), "{missing} in: {message}");
     }
-    let install = "sudo apt-get install gcc libc6-dev make binutils git util-linux\n";
+    let install = "sudo apt-get install gcc libc6-dev make binutils git util-linux curl\n";
     assert!(message.contains(install), "{message}");
     assert!(message.contains("https://rustup.rs"), "{message}");
+}
+
+#[test]
+fn a_debian_without_certificates_is_told_so() {
+    let certificates = Path::new("/etc/ssl/certs/ca-certificates.crt").exists();
+    let folder = base_folder();
+    symlink("bash", folder.path().join("apt-get")).unwrap();
+    let message = |variables: &[(&str, &str)]| {
+        String::from_utf8(prerequisites(folder.path(), &[], variables).stderr).unwrap()
+    };
+    assert_eq!(message(&[]).contains(" ca-certificates"), !certificates);
+    assert!(!message(&[("SSL_CERT_FILE", "/certificates.pem")]).contains("ca-certificates"));
 }
 
 #[test]
@@ -68,6 +80,8 @@ fn tests_need_a_cpp_compiler_and_name_what_is_skipped() {
     };
     let by_hand = message(&[]);
     assert!(by_hand.contains("  missing: a C++ compiler (c++)\n"), "{by_hand}");
+    assert!(by_hand.contains("  missing: kill\n"), "{by_hand}");
+    assert!(by_hand.contains("  libfaketime (Debian: libfaketime)\n"), "{by_hand}");
     assert!(by_hand.contains("are skipped:\n  npm (Debian: npm)\n"), "{by_hand}");
     assert!(!by_hand.contains("missing: npm"), "{by_hand}");
     let in_ci = message(&[("CI", "true")]);
