@@ -69,7 +69,7 @@ pub struct Authenticator {
     verified: Cache<[u8; 32], Arc<Verified>>,
     /// Revocation times, which may be in the future.
     revoked: ArcSwap<HashMap<TokenId, Timestamp>>,
-    /// The epoch at which `revoked` was read. Also signals when a key is given an end.
+    /// The epoch at which `revoked` was read. Also signals that the retirement time of a key was set.
     epoch: watch::Sender<i64>,
     usage: Usage,
     /// The profiles that tokens may have; `None` allows the built-in ones.
@@ -279,7 +279,7 @@ impl Authenticator {
         Ok(())
     }
 
-    /// Audit records of an operation on tokens or nodes: permissions are part of the record, as calls are.
+    /// Audit records of an operation on tokens or nodes; changes of permissions are audited like calls.
     fn records(&self, by: &Principal, what: &'static str, outcome: &'static str, detail: &Value) -> Records {
         let call_id = CallId::new();
         let started = self.entry(by, what, call_id, AuditPhase::Started, "", detail);
@@ -325,13 +325,13 @@ impl Authenticator {
         Err(error)
     }
 
-    /// Whole seconds, as in the token.
+    /// The time after `seconds`, in whole seconds as in a token.
     fn in_seconds(&self, seconds: u64) -> Timestamp {
         let millis = i64::try_from(seconds.saturating_mul(1000)).unwrap_or(i64::MAX);
         from_millis(self.clock.now().as_second().saturating_mul(1000).saturating_add(millis))
     }
 
-    /// With millisecond precision, so that nothing ends later than requested.
+    /// The time after `time`, to the millisecond: rounding up would extend a lifetime.
     fn after(&self, time: Duration) -> Timestamp {
         let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         from_millis(self.clock.now().as_millisecond().saturating_add(millis))

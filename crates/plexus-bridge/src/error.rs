@@ -17,7 +17,7 @@ pub enum BridgeError {
     Io { path: PathBuf, doing: &'static str, source: io::Error },
     #[error("another command is changing files of agents, and has not ended after {0} seconds")]
     Busy(u64),
-    #[error("{} is rewritten all the time, so no change to it gets through", .0.display())]
+    #[error("{} changes continuously: another program overwrites every edit", .0.display())]
     Restless(PathBuf),
     #[error("{} cannot be used: {why}", .path.display())]
     Ledger { path: PathBuf, why: String },
@@ -35,10 +35,10 @@ impl BridgeError {
             Self::Busy(_) => "try again when it has ended".to_owned(),
             Self::Restless(_) => "end the agent and try again".to_owned(),
             Self::Ledger { path, .. } => format!(
-                "it says what was changed and how to take it back: repair it, or move {} away and take the entries out by hand",
+                "it records what was changed and how to undo it: repair it, or move {} away and remove the entries by hand",
                 path.display()
             ),
-            Self::NoBackup(_) => "`plexus connect --restore` lists those that there are".to_owned(),
+            Self::NoBackup(_) => "`plexus connect --restore` lists the backups".to_owned(),
         }
     }
 

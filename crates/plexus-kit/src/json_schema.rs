@@ -11,6 +11,16 @@ pub fn drop_sizes(object: &mut Map<String, Value>) {
     }
 }
 
+/// Joins the lines of a description: doc comments are wrapped for the source file. Empty lines still separate paragraphs.
+pub fn join_lines(object: &mut Map<String, Value>) {
+    if let Some(Value::String(description)) = object.get_mut("description")
+        && description.contains('\n')
+    {
+        let paragraphs = description.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));
+        *description = paragraphs.collect::<Vec<_>>().join("\n\n");
+    }
+}
+
 /// Turns `T or null` into `T`: optional fields are omitted, not set to null.
 pub fn drop_null(object: &mut Map<String, Value>) {
     if let Some(Value::Array(types)) = object.get_mut("type") {

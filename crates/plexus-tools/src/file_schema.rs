@@ -134,11 +134,8 @@ fn simplify(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
             json_schema::drop_sizes(object);
+            json_schema::join_lines(object);
             json_schema::drop_null(object);
-            if let Some(Value::String(text)) = object.get_mut("description") {
-                *text =
-                    text.split("\n\n").map(|part| part.replace('\n', " ")).collect::<Vec<_>>().join("\n\n");
-            }
             if object.get("default").is_some_and(is_empty) {
                 object.remove("default");
             }

@@ -70,6 +70,7 @@ fn simplify(schema: &mut Value, without_null: bool) {
                 object.remove("title");
             }
             json_schema::drop_sizes(object);
+            json_schema::join_lines(object);
             // Null arguments are removed before validation.
             if without_null {
                 json_schema::drop_null(object);

@@ -142,6 +142,7 @@ fn without_null(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
             json_schema::drop_null(object);
+            json_schema::join_lines(object);
             // Formats such as integer sizes are irrelevant to people.
             object.remove("format");
             object.values_mut().for_each(without_null);

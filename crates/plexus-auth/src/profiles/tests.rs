@@ -188,7 +188,7 @@ fn sub_agent_sees_the_intersection_with_its_profile() {
     assert_eq!(
         told,
         [
-            "subagent_tools: there is no tool nonsense (yet)",
+            "subagent_tools: there is no tool nonsense at present",
             "subagent_tools: the profile itself does not show mcp__my_server__search",
         ]
     );
@@ -214,7 +214,7 @@ fn thin_profile_lists_discovery_and_pinned_tools() {
     assert_eq!(selection.listed, Some(names(&listed)));
     assert_eq!(
         selection.warnings,
-        ["pinned: there is no tool nothing (yet)", "pinned: the profile does not show scratchpad"]
+        ["pinned: there is no tool nothing at present", "pinned: the profile does not show scratchpad"]
     );
     let selection = select_tools(&json!({ "pinned": ["todo"] })).0;
     assert_eq!(selection.listed, None, "all are listed");
@@ -232,12 +232,12 @@ fn unmatched_names_are_reported_with_suggestions() {
     assert_eq!(
         select_tools(&config).0.warnings,
         [
-            "enabled_tools: there is no tool todos (yet); did you mean todo?",
-            "enabled_tools: there is no tool search (yet); did you mean mcp__github__search or mcp__my_server__search?",
+            "enabled_tools: there is no tool todos at present; did you mean todo?",
+            "enabled_tools: there is no tool search at present; did you mean mcp__github__search or mcp__my_server__search?",
             "enabled_tools: mcp_x_y_z is ambiguous (mcp__x_y__z or mcp__x__y_z): choose one",
-            "enabled_tools: nothing matches zz* (yet)",
-            "mcp_servers: no tool of github is in a group isues (yet); did you mean issues?",
-            "mcp_servers: there are no tools of gone (yet)",
+            "enabled_tools: nothing matches zz* at present",
+            "mcp_servers: no tool of github is in a group isues at present; did you mean issues?",
+            "mcp_servers: there are no tools of gone at present",
         ]
     );
 }

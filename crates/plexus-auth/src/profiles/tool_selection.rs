@@ -169,7 +169,7 @@ impl<'c> Index<'c> {
             |tool: &&Candidate<'_>| tool.server.is_some() == upstream && glob::matches(requested, tool.name);
         let names: Vec<_> = self.candidates.iter().filter(fitting).map(|tool| tool.name).collect();
         match names.is_empty() && !pattern.is_everything() {
-            true => Err(format!("nothing matches {} (yet)", pattern.written)),
+            true => Err(format!("nothing matches {} at present", pattern.written)),
             false => Ok(names),
         }
     }
@@ -203,7 +203,7 @@ impl<'c> Index<'c> {
         };
         let suggestion =
             suggestion.map(|suggestion| format!("; did you mean {suggestion}?")).unwrap_or_default();
-        Err(format!("there is no tool {written} (yet){suggestion}"))
+        Err(format!("there is no tool {written} at present{suggestion}"))
     }
 
     fn all(&self, test: impl Fn(&&Candidate<'_>) -> bool) -> Vec<&'c str> {
@@ -220,7 +220,7 @@ impl<'c> Index<'c> {
             .collect();
         let mut chosen = BTreeSet::new();
         if tools.is_empty() {
-            selection.warnings.push(format!("mcp_servers: there are no tools of {} (yet)", server.written));
+            selection.warnings.push(format!("mcp_servers: there are no tools of {} at present", server.written));
         } else if let Some(groups) = &server.groups {
             for group in groups {
                 let of_group = tools.iter().filter(|(_, groups)| groups.contains(group));
@@ -230,7 +230,7 @@ impl<'c> Index<'c> {
                     let suggestion =
                         nearest(group, known).map(|suggestion| format!("; did you mean {suggestion}?"));
                     selection.warnings.push(format!(
-                        "mcp_servers: no tool of {} is in a group {group} (yet){}",
+                        "mcp_servers: no tool of {} is in a group {group} at present{}",
                         server.written,
                         suggestion.unwrap_or_default()
                     ));

@@ -16,13 +16,13 @@ pub(super) async fn resource(
     Path(path): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
     let path = path.trim_end_matches('/');
-    if matches!(path, "mcp" | "mcp/v1") { metadata(&app, path) } else { Err(nothing()) }
+    if matches!(path, "mcp" | "mcp/v1") { metadata(&app, path) } else { Err(not_found()) }
 }
 
 fn metadata(app: &App, path: &str) -> Result<Json<Value>, ApiError> {
     let config = app.config.load();
     if config.authorization_servers.is_empty() {
-        return Err(nothing());
+        return Err(not_found());
     }
     let path = if path.is_empty() { "mcp" } else { path };
     Ok(Json(json!({
@@ -33,6 +33,6 @@ fn metadata(app: &App, path: &str) -> Result<Json<Value>, ApiError> {
     })))
 }
 
-fn nothing() -> ApiError {
+fn not_found() -> ApiError {
     ApiError::not_found("nothing exists at this path")
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use http::{Method, StatusCode};
 use plexus_mcp::relay::{HubClient, HubReply, HubRequestError};
-use plexus_proto::ErrorEnvelope;
+use serde::Deserialize;
 use tokio::sync::watch;
 
 use super::credential::{Credential, LiveToken, NoCredential};
@@ -220,9 +220,22 @@ pub(super) fn is_away(status: StatusCode) -> bool {
 pub(super) async fn error_message(reply: HubReply) -> String {
     let status = reply.status();
     let body = reply.bytes().await.unwrap_or_default();
-    match serde_json::from_slice::<ErrorEnvelope>(&body) {
-        Ok(ErrorEnvelope { message, hint: Some(hint), .. }) => format!("{message}. {hint}"),
-        Ok(ErrorEnvelope { message, .. }) => message,
-        Err(_) => format!("the answer was {status}"),
+    api_error_message(&body).unwrap_or_else(|| format!("the answer was {status}"))
+}
+
+/// The message of an error in the format of the REST API; none if the body has another format.
+pub(super) fn api_error_message(body: &[u8]) -> Option<String> {
+    /// A part of [`ErrorEnvelope`](plexus_proto::ErrorEnvelope), because a newer hub may send codes that are unknown here.
+    #[derive(Deserialize)]
+    struct ApiError {
+        message: String,
+        hint: Option<String>,
+        #[serde(rename = "request_id")]
+        _request_id: String,
     }
+    let error = serde_json::from_slice::<ApiError>(body).ok()?;
+    Some(match error.hint {
+        Some(hint) => format!("{}. {hint}", error.message),
+        None => error.message,
+    })
 }

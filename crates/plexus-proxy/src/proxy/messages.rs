@@ -224,8 +224,9 @@ impl ProxyClient {
             if status == StatusCode::ACCEPTED {
                 return Answer::Nothing;
             }
+            // The hub answers requests in JSON: this comes from an intermediary, such as a reverse proxy without its backend.
             let why = error_message(reply).await;
-            return Answer::error(&RpcError::new(status, rpc::INTERNAL_ERROR, why).with_id(id));
+            return calls::unanswered(self, id, HubFailure::Away { why, sent: true }, dialect, write).await;
         }
         match reply.bytes().await {
             Ok(json) if is_rpc(&json) => {

@@ -18,7 +18,7 @@ use plexus_store::outbox::{self, ClaimedWrite, Outbox, OutboxError, Verdict, Wri
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::hub::{HubFailure, Reachability, error_message};
+use super::hub::{HubFailure, Reachability, api_error_message};
 use super::{Shared, dead_letters};
 
 /// Sessions whose writes are sent concurrently.
@@ -178,9 +178,6 @@ async fn send(proxy: &Shared, claimed: &ClaimedWrite, renewed: bool) -> (Verdict
             }
             return Ok((status, after, last.unwrap_or_default()));
         }
-        if !reply.is_json() {
-            return Ok((status, after, error_message(reply).await.into()));
-        }
         let body = reply.bytes().await.map_err(|error| proxy.hub.record_failure(error.into()))?;
         Ok((status, after, body))
     };
@@ -193,7 +190,8 @@ async fn send(proxy: &Shared, claimed: &ClaimedWrite, renewed: bool) -> (Verdict
             (verdict(status.as_u16(), after, &body, renewed, now), reachable)
         }
         Err(HubFailure::Refused(why)) => {
-            let status = WriteAnswer::Status { status: 401, retry_after: None, message: &why };
+            let status =
+                WriteAnswer::Status { status: 401, is_from_hub: true, retry_after: None, message: &why };
             (judge(status, true, now), false)
         }
         Err(HubFailure::Away { .. } | HubFailure::TimedOut(_)) => {
@@ -222,6 +220,7 @@ fn verdict(
         data: Option<Value>,
     }
     let rpc = serde_json::from_slice::<RpcAnswer>(body).ok();
+    let api_error = api_error_message(body);
     let answer = match &rpc {
         Some(RpcAnswer { result: Some(result), .. }) if status == 200 => WriteAnswer::Result(result),
         Some(RpcAnswer { error: Some(error), .. }) if status == 200 => {
@@ -229,12 +228,13 @@ fn verdict(
         }
         _ if status == 200 => WriteAnswer::None,
         Some(RpcAnswer { error: Some(error), .. }) => {
-            WriteAnswer::Status { status, retry_after, message: &error.message }
+            WriteAnswer::Status { status, is_from_hub: true, retry_after, message: &error.message }
         }
         _ => WriteAnswer::Status {
             status,
+            is_from_hub: api_error.is_some(),
             retry_after,
-            message: std::str::from_utf8(body).unwrap_or_default(),
+            message: api_error.as_deref().unwrap_or_default(),
         },
     };
     judge(answer, renewed, now)

@@ -1,8 +1,18 @@
 //! Decides about a write by the answer it got.
 //!
 //! Avoids two mistakes: making a dead letter of a write that another attempt could deliver, and retrying
-//! forever one that can never be delivered, which blocks everything behind it. An answer that does not come
-//! from the hub, such as a captive portal page, says nothing about the write.
+//! forever one that can never be delivered, which blocks everything behind it.
+//!
+//! | answer | verdict |
+//! | --- | --- |
+//! | a result that is not an error, or the feature is off | settled |
+//! | none, or a status that says "later" (408, 425, 429, 5xx) | retry |
+//! | 401 or 403, `unauthenticated` or `forbidden` | renew the credential and retry; then 401 is retried, 403 is final |
+//! | another 4xx of the hub, a JSON-RPC error, or a failed tool, unless marked as retryable | dead letter |
+//! | 413 from anyone | dead letter |
+//! | any other status of an intermediary, such as the 404 of a reverse proxy without its backend | retry |
+//!
+//! A write also becomes a dead letter by its age, see `expire` in `queue`.
 
 use std::time::Duration;
 
@@ -22,8 +32,9 @@ const INTERNAL: i64 = -32603;
 pub enum WriteAnswer<'a> {
     /// No usable answer: unreachable, timeout, broken connection, or not JSON-RPC.
     None,
-    /// A status other than 200, with its `Retry-After` and message, if any.
-    Status { status: u16, retry_after: Option<&'a str>, message: &'a str },
+    /// A status other than 200, with its `Retry-After` and message, if any. `is_from_hub` tells whether the body is an error
+    /// in a format of the hub; otherwise an intermediary may have answered.
+    Status { status: u16, is_from_hub: bool, retry_after: Option<&'a str>, message: &'a str },
     /// The error of a JSON-RPC answer.
     Error { code: i64, message: &'a str, data: Option<&'a Value> },
     /// The result of the call.
@@ -47,8 +58,20 @@ pub enum Verdict {
 pub fn judge(answer: WriteAnswer<'_>, renewed: bool, now: Timestamp) -> Verdict {
     match answer {
         WriteAnswer::None => Verdict::Retry(None),
-        WriteAnswer::Status { status, retry_after: after, message } => {
-            status_verdict(status, after, message, renewed, now)
+        WriteAnswer::Status { status, is_from_hub, retry_after: after, message } => {
+            let retry = || Verdict::Retry(after.and_then(|after| retry_after(after, now)));
+            match status {
+                401 | 403 if !renewed => Verdict::RenewThenRetry,
+                // Says nothing about the write: the credential must be fixed, automatically or by a person.
+                401 => retry(),
+                408 | 425 | 429 => retry(),
+                // Too large is final, whoever limits the size.
+                413 => Verdict::DeadLetter(reason("it is too large (HTTP 413)", message)),
+                400..=499 if is_from_hub => {
+                    Verdict::DeadLetter(reason(&format!("the hub rejected it (HTTP {status})"), message))
+                }
+                _ => retry(),
+            }
         }
         WriteAnswer::Error { code, message, data } => {
             let details = ErrorDetails::of(data);
@@ -62,18 +85,6 @@ pub fn judge(answer: WriteAnswer<'_>, renewed: bool, now: Timestamp) -> Verdict 
             }
         }
         WriteAnswer::Result(result) => result_verdict(result),
-    }
-}
-
-fn status_verdict(status: u16, after: Option<&str>, message: &str, renewed: bool, now: Timestamp) -> Verdict {
-    match status {
-        401 | 403 if !renewed => Verdict::RenewThenRetry,
-        // Says nothing about the write: the credential must be fixed, automatically or by a person.
-        401 => Verdict::Retry(after.and_then(|after| retry_after(after, now))),
-        408 | 425 | 429 | 500..=599 => Verdict::Retry(after.and_then(|after| retry_after(after, now))),
-        400..=499 => Verdict::DeadLetter(reason(&format!("the hub rejected it (HTTP {status})"), message)),
-        // A hub does not send this status: the answer comes from an intermediary.
-        _ => Verdict::Retry(None),
     }
 }
 

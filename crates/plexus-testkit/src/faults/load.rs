@@ -157,6 +157,6 @@ pub fn exactly_once<W: Writer>(sent: &Sent<W>, found: &[String]) -> Result<(), S
             (times, _) => differences.push(format!("{marker} is there {times} times")),
         }
     }
-    differences.extend(counts.keys().map(|marker| format!("{marker} is another's")));
+    differences.extend(counts.keys().map(|marker| format!("{marker} was not sent by this writer")));
     if differences.is_empty() { Ok(()) } else { Err(differences.join(", ")) }
 }

@@ -38,7 +38,7 @@ fn lost_duplicate_and_foreign_writes_are_reported() {
     assert_eq!(verdict(&["b;"]), Err("a; was acknowledged and is lost".to_owned()));
     assert_eq!(verdict(&["a;", "a;"]), Err("a; is there 2 times".to_owned()));
     assert_eq!(verdict(&["a;", "b;", "b;"]), Err("b; is there 2 times".to_owned()));
-    assert_eq!(verdict(&["a;", "c;"]), Err("c; is another's".to_owned()));
+    assert_eq!(verdict(&["a;", "c;"]), Err("c; was not sent by this writer".to_owned()));
 }
 
 #[test]

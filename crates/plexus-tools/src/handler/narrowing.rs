@@ -7,8 +7,9 @@
 //! | of a server on a node | also needs `node:` of that node |
 //! | that selects its node by argument | also needs some `node:` scope |
 //!
-//! [`Visible`](crate::Visible) applies this to every tool of the catalog. The caller cannot detect the tools that it
-//! leaves out.
+//! [`Visible`](crate::Visible) applies this to every tool of the catalog, and then the profile. The caller cannot detect the
+//! tools that it leaves out. Scopes also hide nodes (`nodes::selection`), resources and prompts of servers
+//! (`catalog::resources` of plexus-upstream), and sessions and events of others (the routes of plexus-hub).
 
 use std::sync::Arc;
 

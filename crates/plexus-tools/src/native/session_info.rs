@@ -8,7 +8,7 @@ use crate::{Access, Alias, CallError, Intent, Outcome, ToolContext, ToolOutput, 
 
 pub(super) struct SessionInfo;
 
-/// As agents call them in tools of their own.
+/// Names of these arguments in other agents' tools.
 const ALIASES: &[Alias] = &[Alias::new("session", &["session_id"])];
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -24,7 +24,7 @@ pub(super) struct Output {
     session_id: SessionId,
     key: String,
     owner: String,
-    /// You, as the hub knows you.
+    /// Your identity at the hub: kind and name.
     principal: String,
     profile: Option<String>,
     /// Folder on the hub's machine for files of this session.
@@ -42,7 +42,7 @@ impl TypedTool for SessionInfo {
         ToolSpec::hub(
             "session_info",
             "Session info",
-            "Tells which session you are in, who the hub takes you for, and the folder on the hub's \
+            "Tells which session you are in, your identity at the hub, and the folder on the hub's \
                           machine where files of this session belong.",
             Access::READ,
         )
@@ -54,11 +54,11 @@ impl TypedTool for SessionInfo {
         let session = context.store.read().await?.session(id).await?;
         let session = session.ok_or_else(|| {
             CallError::new(ErrorCode::NotFound, "there is no such session yet")
-                .hint("The first write under that name makes it.")
+                .hint("The first write under that name creates it.")
         })?;
         let files_dir = context.files_dir(id).map_err(|error| {
-            tracing::error!(%error, session = %id, "cannot make the session's folder");
-            CallError::new(ErrorCode::Internal, "the hub could not make the session's folder")
+            tracing::error!(%error, session = %id, "cannot create the session's folder");
+            CallError::new(ErrorCode::Internal, "the hub could not create the session's folder")
         })?;
         let output = Output {
             session_id: id,

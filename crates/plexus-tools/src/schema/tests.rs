@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{of_output, or_queued};
+use super::{of_input, of_output, or_queued};
 use crate::QueuedWrite;
 
 /// A recursive type, whose schema contains references.
@@ -41,4 +41,23 @@ fn output_schema_accepts_only_own_output_or_a_queued_write() {
             assert!(!validator.is_valid(&bad), "{bad}: {schema}");
         }
     }
+}
+
+#[derive(Debug, JsonSchema)]
+struct Wrapped {
+    /// The first line of a paragraph
+    /// and its second.
+    ///
+    /// Another paragraph.
+    #[expect(dead_code, reason = "only its schema is used")]
+    field: String,
+}
+
+#[test]
+fn description_has_no_line_breaks_within_a_paragraph() {
+    let schema = of_input::<Wrapped>();
+    assert_eq!(
+        schema["properties"]["field"]["description"],
+        "The first line of a paragraph and its second.\n\nAnother paragraph."
+    );
 }

@@ -356,7 +356,7 @@ async fn profiles_are_listed_and_shown() {
     assert!(lines.ok().lines().any(|line| line.starts_with("modeler_3d\tok\t")), "{lines:?}");
     let modeler = plexus.run(&["profile", "show", "modeler_3d"]).await;
     assert!(
-        modeler.ok().contains("\nInformation\n  mcp_servers: there are no tools of blender (yet)\n")
+        modeler.ok().contains("\nInformation\n  mcp_servers: there are no tools of blender at present\n")
             && !modeler.ok().contains("Warnings"),
         "{modeler:?}"
     );

@@ -144,6 +144,40 @@ async fn undeliverable_write_is_reported_once_and_blocks_nothing() {
 }
 
 #[tokio::test]
+async fn rejection_by_an_intermediary_is_retried() {
+    let done = |request: &RecordedRequest| request.result(json!({ "content": [], "isError": false }));
+    let hub = FakeHub::start(with_note_tool(done)).await;
+    let proxy = TestProxy::start(&hub.url(), "token").await;
+    let client = proxy.client();
+    client.modern("tools/list", json!({})).await.result();
+    // A reverse proxy whose backend is stopped.
+    let no_backend = || FakeResponse::Body(404, "text/plain", "404 page not found".to_owned());
+    hub.answer(with_note_tool(move |_| no_backend()));
+    let write = json!({ "name": "note", "arguments": { "action": "add" } });
+    assert!(is_queued(&client.modern("tools/call", write.clone()).await.result()));
+    let attempts = async |count: usize| {
+        in_time("an attempt", async {
+            while hub.requests("tools/call").len() < count {
+                tokio::time::sleep(POLL).await;
+            }
+        })
+        .await;
+    };
+    attempts(2).await;
+    let failed = hub.requests("tools/call").len();
+    hub.answer(with_note_tool(done));
+    attempts(failed + 1).await;
+    // A later write of the session waits for the queued one, so its result shows that the queue is empty.
+    in_time("a live write", async {
+        while is_queued(&client.modern("tools/call", write.clone()).await.result()) {
+            tokio::time::sleep(POLL).await;
+        }
+    })
+    .await;
+    assert!(hub.requests_at("/api/v1/outbox/letters").is_empty(), "no dead letter");
+}
+
+#[tokio::test]
 async fn dead_letter_is_reported_until_accepted() {
     let done = |request: &RecordedRequest| request.result(json!({ "content": [], "isError": false }));
     let hub = FakeHub::start(with_note_tool(done)).await;

@@ -13,13 +13,14 @@ fn judged(answer: WriteAnswer<'_>, renewed: bool) -> Verdict {
 }
 
 fn status(status: u16) -> WriteAnswer<'static> {
-    Status { status, retry_after: None, message: "because" }
+    Status { status, is_from_hub: true, retry_after: None, message: "because" }
 }
 
 #[test]
 fn http_status_decides_whether_to_retry() {
     let retry = Retry(None);
     let dead_letter = |status| Verdict::DeadLetter(format!("the hub rejected it (HTTP {status}): because"));
+    let too_large = Verdict::DeadLetter("it is too large (HTTP 413): because".to_owned());
     let table = [
         (401, RenewThenRetry, retry.clone()),
         (403, RenewThenRetry, dead_letter(403)),
@@ -28,7 +29,7 @@ fn http_status_decides_whether_to_retry() {
         (409, dead_letter(409), dead_letter(409)),
         (410, dead_letter(410), dead_letter(410)),
         (412, dead_letter(412), dead_letter(412)),
-        (413, dead_letter(413), dead_letter(413)),
+        (413, too_large.clone(), too_large.clone()),
         (422, dead_letter(422), dead_letter(422)),
         (408, retry.clone(), retry.clone()),
         (425, retry.clone(), retry.clone()),
@@ -53,6 +54,25 @@ fn http_status_decides_whether_to_retry() {
 }
 
 #[test]
+fn rejection_by_an_intermediary_is_retried() {
+    let retry = Retry(None);
+    let too_large = Verdict::DeadLetter("it is too large (HTTP 413)".to_owned());
+    let table = [
+        (400, retry.clone()),
+        (403, retry.clone()),
+        (404, retry.clone()),
+        (405, retry.clone()),
+        (421, retry.clone()),
+        (451, retry),
+        (413, too_large),
+    ];
+    for (status, expected) in table {
+        let answer = Status { status, is_from_hub: false, retry_after: None, message: "" };
+        assert_eq!(judged(answer, true), expected, "{status}");
+    }
+}
+
+#[test]
 fn retry_after_is_respected_up_to_a_limit() {
     let table = [
         ("0", Some(0)),
@@ -72,12 +92,12 @@ fn retry_after_is_respected_up_to_a_limit() {
     for (text, seconds) in table {
         let expected = Retry(seconds.map(Duration::from_secs));
         for status in [429, 503] {
-            let answer = Status { status, retry_after: Some(text), message: "" };
+            let answer = Status { status, is_from_hub: true, retry_after: Some(text), message: "" };
             assert_eq!(judged(answer, false), expected, "{text:?}");
         }
     }
     // Ignored with a final answer.
-    let refused = Status { status: 409, retry_after: Some("5"), message: "" };
+    let refused = Status { status: 409, is_from_hub: true, retry_after: Some("5"), message: "" };
     assert_eq!(judged(refused, false), Verdict::DeadLetter("the hub rejected it (HTTP 409)".to_owned()));
 }
 
@@ -151,7 +171,7 @@ fn result_settles_the_write_unless_it_is_an_error() {
 #[test]
 fn reason_length_is_limited() {
     let message = "ü".repeat(5_000);
-    let answer = Status { status: 400, retry_after: None, message: &message };
+    let answer = Status { status: 400, is_from_hub: true, retry_after: None, message: &message };
     let Verdict::DeadLetter(reason) = judged(answer, false) else { panic!("it is final") };
     assert!(reason.chars().count() < 600 && reason.ends_with('…'), "{reason}");
 }

@@ -1,19 +1,22 @@
 //! Carries out one request of a caller at a server, including retries.
 //!
-//! A request is repeated in these cases only:
+//! A request is repeated after a failure in these cases only:
 //!
 //! | where | when | how often |
 //! | --- | --- | --- |
 //! | `UpstreamCall::resend` | it was not sent because the connection had ended | once, over the next connection |
-//! | `UpstreamCall::rerun` | the connection was lost; the tool is declared idempotent, and no question was asked | once |
-//! | `carry` in `client/http/in_flight.rs` | the server refused it because it no longer knows the session | once, in a new session |
+//! | `UpstreamCall::rerun` | the connection was lost; the request may run twice (a tool that is read-only or declared idempotent, or no tool), and no question was asked | once |
+//! | `carry` in `client/http/in_flight.rs` | the server refused it because it no longer knows the session, and no question was asked | once, in a new session |
 //! | `send` in `client/http/line.rs` | the server refused the OAuth token | once, with a renewed token |
 //! | `http_client` in `plexus-mcp` | a reused connection ended before a byte was written | over the next one |
 //! | `http_client` in `plexus-mcp` | the server redirected it | at each of up to three redirects |
 //!
+//! Besides, `input_rounds` sends a request again with the answers to the server's questions, up to 16 times, because the
+//! server asks for that.
+//!
 //! Error messages are reliable: "nothing was run" is only reported if the request did not reach the server. Any other
-//! lost call is reported to the caller with the advice to check first, and so is a call in which a question was
-//! answered, because nobody should be asked twice.
+//! lost call is reported with the advice to check first. A call in which a question was answered is not repeated, because
+//! nobody should have to answer twice.
 
 use std::sync::Arc;
 
@@ -61,7 +64,7 @@ pub(super) enum CallOutcome {
 pub(super) struct UpstreamCall<'c> {
     route: Route<'c>,
     dialog: CallerDialog,
-    /// It may be run twice.
+    /// Whether the operation may run twice.
     repeatable: bool,
     _permit: Option<OwnedSemaphorePermit>,
 }
@@ -101,7 +104,7 @@ impl<'c> UpstreamCall<'c> {
             Err(Failed::Client(error)) => error,
         };
         let ended = connected.client.has_ended();
-        // From here on the call only waits.
+        // The connection is released before a wait for another one, which a reload of the server would otherwise block.
         drop(connected);
         match error {
             // The call has begun, and a question was asked during it.

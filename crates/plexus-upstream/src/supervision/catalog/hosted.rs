@@ -29,12 +29,12 @@ pub fn hosted(
     let declared_name = declared.get("name").and_then(Value::as_str).unwrap_or_default();
     let shown: String = declared_name.chars().take(40).collect();
     if declared_name.is_empty() || declared_name.len() > MAX_NAME {
-        return Err(format!("{shown:?} has no name of 1 to {MAX_NAME} bytes and is left out"));
+        return Err(format!("{shown:?} is left out: its name must have 1 to {MAX_NAME} bytes"));
     }
     let size = serde_json::to_vec(declared).map_or(usize::MAX, |json| json.len());
     if size > MAX_DEFINITION {
         return Err(format!(
-            "the definition of {shown:?} has {size} bytes, over {MAX_DEFINITION}, and is left out"
+            "{shown:?} is left out: its definition has {size} bytes, and the limit is {MAX_DEFINITION}"
         ));
     }
     let unseen = |kind: FlagKind| matches!(kind, FlagKind::HiddenText | FlagKind::TerminalEscape);

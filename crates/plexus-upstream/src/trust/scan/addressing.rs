@@ -144,11 +144,4 @@ fn collapsed(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_pattern_compiles() {
-        assert_eq!(COMPILED.len(), PATTERNS.len());
-    }
-}
+mod tests;

@@ -10,7 +10,7 @@ pub(super) fn text(measured: &Measured) -> Result<String> {
     let Measured { machine, ripgrep, files, rows } = measured;
     let mut text = String::new();
     writeln!(text, "{machine} {ripgrep}; {files} files.\n")?;
-    writeln!(text, "| search | found | `rg` | `filesystem` | in times of `rg` | ≤ {BUDGET} × |")?;
+    writeln!(text, "| search | found | `rg` | `filesystem` | ratio to `rg` | ≤ {BUDGET} × |")?;
     writeln!(text, "|---|--:|--:|--:|--:|--:|")?;
     for row in rows {
         let verdict = if row.times() <= BUDGET { "yes" } else { "no" };

@@ -63,7 +63,7 @@ pub(crate) async fn run(args: MeasurementArgs) -> Result<()> {
     let away = offline_writes::store(&mut site, plan).await?;
     let mut replays = Vec::new();
     for conversations in [1, 10] {
-        eprintln!("{} kept writes of {conversations} conversation(s)", plan.rows);
+        eprintln!("{} queued writes of {conversations} conversation(s)", plan.rows);
         replays.push(offline_writes::replay(&mut site, plan, conversations).await?);
     }
     let measured = Measured { machine, calls, away, replays, idle };

@@ -18,8 +18,8 @@ pub(super) fn text(measured: &Measured) -> Result<String> {
     writeln!(text, "{machine}\n")?;
     writeln!(
         text,
-        "| call, one at a time | client | straight, p50 / p99 | proxy over HTTP | in times of it [≤ {TIMES}] | proxy over stdio | \
-         in times of it [≤ {TIMES}] |"
+        "| call, one at a time | client | straight, p50 / p99 | proxy over HTTP | ratio [≤ {TIMES}] | proxy over stdio | \
+         ratio [≤ {TIMES}] |"
     )?;
     writeln!(text, "|---|---|--:|--:|--:|--:|--:|")?;
     for calls in calls {
@@ -39,7 +39,7 @@ pub(super) fn text(measured: &Measured) -> Result<String> {
     }
     writeln!(
         text,
-        "\n| stored while the hub is away, by | writes a second | in times of writing and syncing |"
+        "\n| stored while the hub is away, by | writes a second | ratio to writing and syncing |"
     )?;
     writeln!(text, "|---|--:|--:|")?;
     let rows = [
@@ -51,7 +51,7 @@ pub(super) fn text(measured: &Measured) -> Result<String> {
     for (label, rate) in rows {
         writeln!(text, "| {label} | {rate:.0} | {:.2} × |", away.bare / rate)?;
     }
-    writeln!(text, "\n| kept writes | conversations | first delivered after | all | writes a second |")?;
+    writeln!(text, "\n| queued writes | conversations | first delivered after | all | writes a second |")?;
     writeln!(text, "|--:|--:|--:|--:|--:|")?;
     for replay in replays {
         writeln!(
