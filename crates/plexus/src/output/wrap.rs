@@ -56,7 +56,7 @@ fn words(text: &str, width: usize) -> Vec<&str> {
 
 /// The end of the word whose first `end` bytes open a command in backticks without closing it.
 fn code_end(text: &str, end: usize) -> Option<usize> {
-    if text[..end].matches('`').count() % 2 == 0 {
+    if text[..end].matches('`').count().is_multiple_of(2) {
         return None;
     }
     let close = end + text[end..].find('`')? + 1;

@@ -321,7 +321,10 @@ async fn invalid_profile_and_unknown_tool_in_a_profile_are_found() {
     until("the hub has read the profile", async || plexus.run(&create).await.code == Some(0)).await;
     let report = doctor(&plexus, 0, &[]).await;
     assert_eq!(complaints(&report), [("profiles".to_owned(), "warning".to_owned())], "{report:#}");
-    assert!(report.to_string().contains("small: enabled_tools: there is no tool zebra at present"), "{report:#}");
+    assert!(
+        report.to_string().contains("small: enabled_tools: there is no tool zebra at present"),
+        "{report:#}"
+    );
 
     write("small", r#"{"enabled_tool": ["todo"], "budgets": {}}"#);
     let (message, fix) = problem(&plexus, "profiles", &[]).await;

@@ -15,7 +15,7 @@ async fn status_of_an_empty_hub_suggests_next_steps() {
     let page = plexus.run(&["status"]).await;
     for line in [
         format!("hub\t{}\n", hub.url("")),
-        format!("data folder\t{}\n", plexus.data_dir().display().to_string()),
+        format!("data folder\t{}\n", plexus.data_dir().display()),
         "health\tready\n".to_owned(),
         format!("database\tsqlite: {}\n", plexus.data_dir().join("plexus.db").display()),
         "agents\tnone yet: `plexus connect`".to_owned(),
