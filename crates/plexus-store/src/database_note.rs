@@ -53,6 +53,17 @@ impl DatabaseLocation {
         matches!(self, Self::Sqlite { .. })
     }
 
+    /// The place alone: the file, or the name and address of a PostgreSQL database.
+    #[must_use]
+    pub fn place(&self, data_dir: &Path) -> String {
+        match self {
+            Self::Sqlite { path } => {
+                path.clone().unwrap_or_else(|| data_dir.join(SQLITE)).display().to_string()
+            }
+            Self::Postgresql { host, port, database } => format!("{database} at {host}:{port}"),
+        }
+    }
+
     /// The database file of SQLite.
     #[must_use]
     pub fn file(&self, data_dir: &Path) -> Option<PathBuf> {

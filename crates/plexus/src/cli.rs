@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use plexus_kit::{Environment, env};
 use tokio::runtime;
 
 use crate::commands::{
@@ -147,6 +148,16 @@ impl Command {
             Self::Node(args) if args.is_node() => Some("info"),
             _ => Some("warn"),
         }
+    }
+
+    /// The environment for the logging of the command: a flag overrides its variable.
+    pub(crate) fn log_environment(&self, environment: &Environment) -> Environment {
+        let flag = match self {
+            Self::Node(args) => args.log_format(),
+            _ => None,
+        };
+        let flag = flag.map(|format| (env::LOG_FORMAT.name, format));
+        environment.all().chain(flag).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
     /// The runtime for the command. Only a hub and a node have work for several threads; a client waits for one

@@ -86,6 +86,13 @@ impl HubFile {
         self.url.as_str().trim_end_matches('/')
     }
 
+    /// Whether this is the hub's address. All loopback names are the same host.
+    pub(crate) fn is_at(&self, address: &str) -> bool {
+        let is_loopback = |url: &Url| target::is_loopback(url) && target::is_loopback(&self.url);
+        self.address() == address
+            || Url::parse(address).is_ok_and(|url| is_loopback(&url) && target::is_same_hub(&self.url, &url))
+    }
+
     /// Whether a process with the id in the file exists.
     pub(crate) fn is_alive(&self) -> bool {
         let alive = |pid| !matches!(test_kill_process(pid), Err(Errno::SRCH));

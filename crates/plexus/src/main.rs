@@ -51,7 +51,7 @@ fn main() -> ExitCode {
         }
     };
     if let Some(filter) = cli.command.log_filter() {
-        telemetry::init_from_environment(filter, &environment);
+        telemetry::init_from_environment(filter, &cli.command.log_environment(&environment));
         for warning in commands::variable_warnings(&environment) {
             output::warning(&warning);
         }

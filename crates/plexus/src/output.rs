@@ -11,6 +11,7 @@ mod prompt;
 mod table;
 mod text;
 mod time;
+mod wrap;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -22,12 +23,16 @@ use plexus_proto::{ErrorCode, Event, Timestamp};
 use serde_json::json;
 
 use crate::failure::{Exit, Failure, OutputClosed};
+use crate::short_id::ShortIds;
 
 pub(crate) use bar::{Bar, human_bytes};
 pub(crate) use progress::Progress;
 pub(crate) use prompt::{Prompt, PromptReply, stdin_lines};
 pub(crate) use table::Column;
 pub(crate) use text::{one_line, shorten};
+
+/// Width of a terminal whose size is unknown.
+const DEFAULT_WIDTH: usize = 80;
 
 /// Prints the result of a command, as text or as JSON.
 #[derive(Debug)]
@@ -99,17 +104,16 @@ impl Output {
         match self.terminal {
             true => {
                 let columns: Vec<Column> = columns.iter().map(|column| (*column).into()).collect();
-                let width = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| size.ws_col);
-                write(&table::fitted(&columns, &rows, usize::from(width)))
+                write(&table::fitted(&columns, &rows, width()))
             }
             false => write(&table::tab_separated(&rows)),
         }
     }
 
-    /// Prints names and values, one pair per line.
+    /// Prints names and values, one pair per line. On a terminal, values are wrapped at its width.
     pub(crate) fn fields(&self, fields: &[(&str, String)]) -> anyhow::Result<()> {
         match self.terminal {
-            true => write(&table::aligned(fields)),
+            true => write(&table::aligned(fields, width())),
             false => {
                 let rows: Vec<_> =
                     fields.iter().map(|(name, value)| vec![(*name).to_owned(), value.clone()]).collect();
@@ -118,14 +122,37 @@ impl Output {
         }
     }
 
-    /// Prints an event of one session on one line.
-    pub(crate) fn event(&self, event: &Event) -> anyhow::Result<()> {
-        self.line(&event::line(event))
+    /// Prints a label and a text. On a terminal, the text is wrapped at its width, beside the label.
+    pub(crate) fn labelled(&self, label: &str, text: &str) -> anyhow::Result<()> {
+        let (label, text) = (one_line(label), one_line(text));
+        match self.terminal {
+            true => write(&wrap::hanging(&label, &text, width())),
+            false => write(&format!("{label}{text}\n")),
+        }
     }
 
-    /// Prints an event with its session on one line.
-    pub(crate) fn event_of_all(&self, event: &Event) -> anyhow::Result<()> {
-        self.line(&event::line_of_all(event, self.terminal))
+    /// Prints an event of one session on one line.
+    pub(crate) fn event(&self, event: &Event) -> anyhow::Result<()> {
+        self.row(&event::line(event))
+    }
+
+    /// Prints events with their sessions, one per line. On a terminal, the ids of the sessions are shortened.
+    pub(crate) fn events_of_all(&self, events: &[&Event], sessions: &mut ShortIds) -> anyhow::Result<()> {
+        let ids: Vec<String> = events.iter().map(|event| event.session_id.to_string()).collect();
+        sessions.add(&ids);
+        events.iter().zip(&ids).try_for_each(|(event, id)| {
+            let session = if self.terminal { sessions.shorten(id) } else { id };
+            self.row(&event::line_of_all(event, session))
+        })
+    }
+
+    /// Prints one line, cut to the width of a terminal.
+    fn row(&self, line: &str) -> anyhow::Result<()> {
+        let line = one_line(line);
+        match self.terminal {
+            true => write(&format!("{}\n", wrap::cut(&line, width()))),
+            false => write(&format!("{line}\n")),
+        }
     }
 
     /// Formats a time for a list: relative on a terminal, in UTC in a pipe.
@@ -256,6 +283,14 @@ pub(crate) fn note(text: &str) {
 /// Prints the startup message of a hub. Errors are ignored: the hub also runs without a reader.
 pub(crate) fn announce(text: &str) {
     let _ = write(text);
+}
+
+/// The width of the terminal.
+fn width() -> usize {
+    match rustix::termios::tcgetwinsize(io::stdout()) {
+        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
+        _ => DEFAULT_WIDTH,
+    }
 }
 
 fn write(text: &str) -> anyhow::Result<()> {

@@ -35,9 +35,31 @@ pub(crate) fn suffix(id: &str, length: usize) -> &str {
     if is_id { &id[UUID_LEN - length.min(UUID_LEN)..] } else { id }
 }
 
-/// The short form of a single id.
-pub(crate) fn short(id: &str) -> &str {
-    suffix(id, DEFAULT_LEN)
+/// Shortens ids that are printed one after another: each new one differs from all before it.
+#[derive(Debug)]
+pub(crate) struct ShortIds {
+    seen: HashSet<String>,
+    length: usize,
+}
+
+impl ShortIds {
+    pub(crate) fn new() -> Self {
+        Self { seen: HashSet::new(), length: DEFAULT_LEN }
+    }
+
+    /// Adds ids that are printed next. The short form never gets shorter.
+    pub(crate) fn add(&mut self, ids: &[String]) {
+        let known = self.seen.len();
+        self.seen.extend(ids.iter().cloned());
+        if self.seen.len() > known {
+            self.length = self.length.max(unique_suffix_len(self.seen.iter().map(String::as_str)));
+        }
+    }
+
+    /// The short form of an added id.
+    pub(crate) fn shorten<'a>(&self, id: &'a str) -> &'a str {
+        suffix(id, self.length)
+    }
 }
 
 /// The error for a suffix that several ids share. Each candidate is printed on a line.

@@ -170,7 +170,7 @@ fn explicit_hub(global: &GlobalArgs, environment: &Environment) -> anyhow::Resul
 }
 
 /// Whether two addresses of this machine are the same hub. Only the port matters, because a host has several names.
-fn is_same_hub(own: &Url, other: &Url) -> bool {
+pub(crate) fn is_same_hub(own: &Url, other: &Url) -> bool {
     own.port_or_known_default() == other.port_or_known_default()
 }
 

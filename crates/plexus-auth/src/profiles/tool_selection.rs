@@ -220,7 +220,9 @@ impl<'c> Index<'c> {
             .collect();
         let mut chosen = BTreeSet::new();
         if tools.is_empty() {
-            selection.warnings.push(format!("mcp_servers: there are no tools of {} at present", server.written));
+            selection
+                .warnings
+                .push(format!("mcp_servers: there are no tools of {} at present", server.written));
         } else if let Some(groups) = &server.groups {
             for group in groups {
                 let of_group = tools.iter().filter(|(_, groups)| groups.contains(group));

@@ -29,6 +29,7 @@ pub(super) async fn show(caller: Caller) -> Result<Json<Status>, ApiError> {
     // The status reveals the activity of other callers.
     caller.require_scope("read:status")?;
     let services = &caller.services;
+    let config = services.config.load();
     let uptime = services.clock.now().as_second() - services.started_at.as_second();
     Ok(Json(Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -36,10 +37,10 @@ pub(super) async fn show(caller: Caller) -> Result<Json<Status>, ApiError> {
         started_at: services.started_at,
         uptime_seconds: u64::try_from(uptime).unwrap_or(0),
         database: services.store.database().to_owned(),
-        database_location: services.store.location().to_string(),
+        database_location: services.store.location().place(&config.data_dir),
         store_id: services.store.id().to_string(),
-        data_dir: services.config.load().data_dir.display().to_string(),
-        durability: services.config.load().durability.as_str().to_owned(),
+        data_dir: config.data_dir.display().to_string(),
+        durability: config.durability.as_str().to_owned(),
         tools: services.dispatcher.registry().len(),
         broken_tools: services.custom.list().iter().filter(|tool| is_broken(tool)).count(),
         upstreams: counts(&services.upstreams.list(), caller.principal.is_admin()),

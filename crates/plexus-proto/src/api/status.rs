@@ -14,7 +14,7 @@ pub struct Status {
     pub uptime_seconds: u64,
     /// Such as `sqlite`; never the URL, which may contain a password.
     pub database: String,
-    /// Location of the database, without user and password.
+    /// The file of SQLite, or the name and address of a PostgreSQL database, without user and password.
     #[serde(default)]
     #[schema(required)]
     pub database_location: String,

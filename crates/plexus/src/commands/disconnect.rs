@@ -1,11 +1,12 @@
 //! `plexus disconnect`: removes everything that `plexus connect` has written into the agents' files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use plexus_bridge::agents::Scope;
 use plexus_bridge::{Bridge, Plan, RemovedConnection};
+use plexus_kit::allowed_commands;
 use plexus_proto::api::RemovedExternalAgent;
 use serde_json::{Value, json};
 
@@ -13,12 +14,13 @@ use super::Invocation;
 use super::connect::local_agents::{self, LocalAgents};
 use super::connect::{ChangeArgs, agent_named, display, grant, scope};
 use crate::failure::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{Output, one_line};
+use crate::shell;
 
 const AFTER_HELP: &str = "\
 A file that was not changed since is restored byte by byte; from any other file, only the text
 that Plexus wrote is removed. MCP servers that moved behind the hub are put back into the agents'
-settings. The agents' tokens are revoked.
+settings; the hub keeps them until `plexus upstream remove`. The agents' tokens are revoked.
 
 Examples:
   plexus disconnect codex
@@ -91,8 +93,7 @@ pub(crate) async fn run(args: DisconnectArgs, invocation: &Invocation<'_>) -> an
         if !out.json() {
             print_removed(out, &key, &removed, printed)?;
             if removed.is_complete && !back.is_empty() {
-                let names = back.join(", ");
-                out.line(&format!("  Back in its settings: {names}. They also stay behind the hub until `plexus upstream remove`."))?;
+                print_moved_back(out, &back, &local_agents.data_dir)?;
             }
         }
         done.push(json!({ "key": key, "removed": RemovedExternalAgent::from(&removed) }));
@@ -147,6 +148,19 @@ fn plan(
             Ok(Planned { key: key.clone(), agent: agent.to_owned(), plan: plan(bridge, key)? })
         })
         .collect()
+}
+
+/// Says which servers are back in the agent's settings, and what the hub keeps of them.
+fn print_moved_back(out: &Output, names: &[String], data_dir: &Path) -> anyhow::Result<()> {
+    out.line(&format!("  Back in its settings: {}.", names.join(", ")))?;
+    let commands: Vec<String> =
+        names.iter().map(|name| format!("plexus upstream remove {}", shell::name(&one_line(name)))).collect();
+    out.line(&format!("  The hub also keeps running them. To remove them there: {}", commands.join("; ")))?;
+    if allowed_commands::read(data_dir).is_ok_and(|allowed| !allowed.is_empty()) {
+        let file = data_dir.join(allowed_commands::FILE);
+        out.line(&format!("  Commands allowed for such servers stay allowed, in {}.", file.display()))?;
+    }
+    Ok(())
 }
 
 fn plan_json(planned: &Planned) -> Value {

@@ -166,9 +166,9 @@ fn show(out: &Output, findings: &[Finding]) -> anyhow::Result<()> {
     }
     let width = findings.iter().map(|finding| finding.check.len()).max().unwrap_or_default();
     for Finding { check, level, message, fix } in findings {
-        out.line(&format!("{:<7}  {check:<width$}  {message}", level.as_str()))?;
+        out.labelled(&format!("{:<7}  {check:<width$}  ", level.as_str()), message)?;
         if let Some(fix) = fix {
-            out.line(&format!("{:<7}  {:<width$}  fix: {fix}", "", ""))?;
+            out.labelled(&format!("{:<7}  {:<width$}  fix: ", "", ""), fix)?;
         }
     }
     out.line(&match (problems, warnings) {

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::{Invocation, sessions};
 use crate::failure::Exit;
+use crate::short_id::ShortIds;
 use crate::stream::Tail;
 
 #[derive(Debug, Args)]
@@ -42,7 +43,14 @@ pub(crate) async fn run(args: EventsArgs, invocation: &Invocation<'_>) -> anyhow
         None => ("last", Some(args.count.to_string())),
     };
     let tail = Tail { out, hub: &hub, path: &["events", "stream"], filters, start, follow: args.follow };
-    tail.run(|out, event, raw| if out.json() { out.json_line(raw.get()) } else { out.event_of_all(event) })
-        .await?;
+    let mut sessions = ShortIds::new();
+    tail.run(|out, batch| match out.json() {
+        true => batch.iter().try_for_each(|(_, raw)| out.json_line(raw.get())),
+        false => {
+            let events: Vec<_> = batch.iter().map(|(event, _)| event).collect();
+            out.events_of_all(&events, &mut sessions)
+        }
+    })
+    .await?;
     Ok(Exit::Ok.into())
 }

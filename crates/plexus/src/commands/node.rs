@@ -37,6 +37,14 @@ impl NodeArgs {
     pub(crate) fn is_node(&self) -> bool {
         matches!(self.command, NodeCommand::Run(_))
     }
+
+    /// The log format given as a flag.
+    pub(crate) fn log_format(&self) -> Option<&str> {
+        match &self.command {
+            NodeCommand::Run(args) => args.log_format.as_deref(),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]

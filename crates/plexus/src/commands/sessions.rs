@@ -174,7 +174,13 @@ async fn tail(out: &Output, hub: &Hub, id: SessionId, follow: bool, count: u32) 
     let path = ["sessions", &id.to_string(), "events", "stream"];
     let start = ("last", Some(count.to_string()));
     let tail = Tail { out, hub, path: &path, filters: vec![], start, follow };
-    tail.run(|out, event, raw| if out.json() { out.json_line(raw.get()) } else { out.event(event) }).await
+    tail.run(|out, batch| {
+        batch.iter().try_for_each(|(event, raw)| match out.json() {
+            true => out.json_line(raw.get()),
+            false => out.event(event),
+        })
+    })
+    .await
 }
 
 /// A page of events, as the hub sent them.

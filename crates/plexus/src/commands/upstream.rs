@@ -24,11 +24,8 @@ use super::Invocation;
 use crate::client::Hub;
 use crate::failure::{Exit, Failure};
 use crate::listing::{self, ListArgs};
-use crate::output::{Output, one_line, shorten};
+use crate::output::{Output, one_line};
 use crate::shell;
-
-/// Maximum length of the ABOUT column on a terminal.
-const MAX_ABOUT: usize = 100;
 
 #[derive(Debug, Args)]
 pub(crate) struct UpstreamArgs {
@@ -244,10 +241,7 @@ async fn list(out: &Output, hub: &Hub, args: &ListArgs) -> anyhow::Result<()> {
             upstream.transport.map_or("-", |transport| transport.as_str()).to_owned(),
             upstream.tools.len().to_string(),
             out.when(upstream.since),
-            match out.terminal() {
-                true => shorten(&about(upstream), MAX_ABOUT),
-                false => about(upstream),
-            },
+            about(upstream),
         ]
     };
     let empty = "No servers yet. Add one with `plexus upstream add NAME -- COMMAND …` or \

@@ -5,7 +5,6 @@ use serde_json::Value;
 
 use super::text::shorten;
 use super::time::utc;
-use crate::short_id;
 
 /// Maximum length of the summary of a payload.
 const MAX_SUMMARY: usize = 160;
@@ -15,10 +14,8 @@ pub(super) fn line(event: &Event) -> String {
     format!("{:>6}  {}", event.seq, description(event))
 }
 
-/// An event with its position among all events, and its session.
-pub(super) fn line_of_all(event: &Event, terminal: bool) -> String {
-    let session = event.session_id.to_string();
-    let session = if terminal { short_id::short(&session) } else { &session };
+/// An event with its position among all events, and the id of its session as shown.
+pub(super) fn line_of_all(event: &Event, session: &str) -> String {
     format!("{:>8}  {session}  {}", event.pos, description(event))
 }
 

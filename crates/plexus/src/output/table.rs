@@ -3,13 +3,12 @@
 //! On a terminal, rows fit its width: texts are truncated first, then less important columns are omitted. Ids are
 //! shortened to the suffix at which they differ. In a pipe, all values are complete.
 
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+use unicode_width::UnicodeWidthStr as _;
 
 use super::text::one_line;
+use super::wrap;
 use crate::short_id;
 
-/// Width of a terminal whose size is unknown.
-const DEFAULT_WIDTH: usize = 80;
 /// Spaces between columns.
 const GAP: usize = 2;
 /// Minimum width of truncated texts before columns are omitted.
@@ -74,9 +73,8 @@ impl From<&'static str> for Column {
     }
 }
 
-/// Formats a table for a terminal of this width. 0 means that the width is unknown.
+/// Formats a table for a terminal of this width.
 pub(super) fn fitted(columns: &[Column], rows: &[Vec<String>], terminal: usize) -> String {
-    let terminal = if terminal == 0 { DEFAULT_WIDTH } else { terminal };
     let mut rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| one_line(cell)).collect()).collect();
     for (index, _) in columns.iter().enumerate().filter(|(_, column)| column.format == CellFormat::Id) {
@@ -163,23 +161,9 @@ fn line<'a>(
 
 /// Truncates a cell to `width`, with an ellipsis.
 fn fit(cell: &str, width: usize, format: CellFormat) -> String {
-    if cell.width() <= width {
-        return cell.to_owned();
-    }
-    let mut left = width.saturating_sub(1);
-    let mut fits = |c: &char| match left.checked_sub(c.width().unwrap_or(0)) {
-        Some(rest) => {
-            left = rest;
-            true
-        }
-        None => false,
-    };
     match format {
-        CellFormat::Path => {
-            let end: Vec<char> = cell.chars().rev().take_while(&mut fits).collect();
-            format!("…{}", end.iter().rev().collect::<String>())
-        }
-        _ => format!("{}…", cell.chars().take_while(&mut fits).collect::<String>().trim_end()),
+        CellFormat::Path => wrap::cut_start(cell, width),
+        _ => wrap::cut(cell, width),
     }
 }
 
@@ -194,8 +178,11 @@ pub(super) fn tab_separated(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// Formats names and values for a terminal, with aligned values.
-pub(super) fn aligned(fields: &[(&str, String)]) -> String {
+/// Formats names and values for a terminal, with aligned values that are wrapped at its width.
+pub(super) fn aligned(fields: &[(&str, String)], terminal: usize) -> String {
     let width = fields.iter().map(|(name, _)| name.width()).max().unwrap_or_default();
-    fields.iter().map(|(name, value)| format!("{name:width$}  {}\n", one_line(value))).collect()
+    let lines = fields
+        .iter()
+        .map(|(name, value)| wrap::hanging(&format!("{name:width$}{:GAP$}", ""), &one_line(value), terminal));
+    lines.collect()
 }

@@ -1,7 +1,7 @@
 use plexus_proto::{Event, EventKind, SessionId, Timestamp};
 use serde_json::{Value, json};
 
-use super::{event, table, text, time};
+use super::{event, table, text, time, wrap};
 
 const ATTACK: &str = "a\x1b[2J\x1b]0;owned\x07b\u{9b}31mc\r\nd\te\u{202e}f\x7f";
 
@@ -72,7 +72,6 @@ fn table_fits_the_terminal_and_keeps_its_ids() {
         assert!(lines[1].starts_with("099a8057  "), "{width}: {lines:?}");
     }
     assert!(ROW[1..].iter().all(|cell| shown(400)[1].contains(cell)));
-    assert_eq!(shown(0), shown(80), "the default width");
 }
 
 #[test]
@@ -96,7 +95,51 @@ fn ids_with_equal_suffixes_are_shown_until_they_differ() {
 #[test]
 fn field_values_are_aligned() {
     let fields = [("id", "1".to_owned()), ("version", "2\n3".to_owned())];
-    assert_eq!(table::aligned(&fields), "id       1\nversion  2 3\n");
+    assert_eq!(table::aligned(&fields, 80), "id       1\nversion  2 3\n");
+}
+
+#[test]
+fn text_is_wrapped_by_words_beside_its_label() {
+    let text = "one word after another until the end of the line";
+    let expected = "label  one word after another\n       until the end of the\n       line\n";
+    assert_eq!(wrap::hanging("label  ", text, 31), expected);
+    for width in 31..60 {
+        let wrapped = wrap::hanging("label  ", text, width);
+        assert!(wrapped.lines().all(|line| line.len() <= width), "{width}: {wrapped}");
+        assert_eq!(wrapped.split_whitespace().skip(1).collect::<Vec<_>>().join(" "), text);
+    }
+    assert_eq!(wrap::hanging("label  ", "", 80), "label\n");
+}
+
+#[test]
+fn word_wider_than_the_line_stays_whole() {
+    let path = "/home/ann/code/company/product/frontend/index.html";
+    let wrapped = wrap::hanging("in  ", &format!("the file {path} is gone"), 30);
+    assert_eq!(wrapped, format!("in  the file\n    {path}\n    is gone\n"));
+    assert_eq!(wrap::hanging("in  ", path, 30), format!("in  {path}\n"), "no line is empty");
+}
+
+#[test]
+fn command_in_backticks_is_not_broken_if_it_fits() {
+    let text = "matched its head; (`plexus audit verify`) checks all";
+    assert_eq!(wrap::hanging("", text, 30), "matched its head;\n(`plexus audit verify`) checks\nall\n");
+    let long = "a `b c d e f g h i j k l m n` o";
+    assert_eq!(wrap::hanging("", long, 24), "a `b c d e f g h i j k l\nm n` o\n", "longer than the line");
+    let lone = "a ` lone mark in a long text";
+    assert_eq!(wrap::hanging("", lone, 24), "a ` lone mark in a long\ntext\n");
+}
+
+#[test]
+fn text_beside_a_wide_label_is_indented_less() {
+    let label = "a label of thirty characters: ";
+    assert_eq!(wrap::hanging(label, "and some more words", 40), format!("{label}and some\n  more words\n"));
+}
+
+#[test]
+fn wide_characters_count_twice_when_text_is_cut() {
+    assert_eq!(wrap::cut("日本語", 6), "日本語");
+    assert_eq!(wrap::cut("日本語!", 6), "日本…");
+    assert_eq!(wrap::cut_start("/home/ann", 6), "…e/ann");
 }
 
 #[test]

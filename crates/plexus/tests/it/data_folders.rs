@@ -106,6 +106,71 @@ async fn doctor_checks_the_named_folder_and_not_the_original_hub() {
 }
 
 #[tokio::test]
+async fn audit_verify_names_the_data_folder_of_a_named_hub() {
+    let plexus = crate::plexus();
+    let hub = plexus.up().await;
+    let folder = text(&plexus.data_dir()).to_owned();
+    let url = hub.url("");
+    let variables = [("PLEXUS_TOKEN", hub.admin_token())];
+    let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let elsewhere = crate::plexus();
+    let verified = elsewhere.run_with(&["audit", "verify", "--hub", &url], &variables).await;
+    assert!(
+        verified.ok().contains(&format!("by the hub at {url} on the data folder {folder}")),
+        "{verified:?}"
+    );
+    let verified =
+        elsewhere.run_with(&["audit", "verify", "--json", "--hub", &url], &variables).await.json(0);
+    let expected = json!({ "kind": "hub", "url": url, "data_dir": folder });
+    assert_eq!(verified["verified"], expected, "{verified:#}");
+}
+
+#[tokio::test]
+async fn doctor_says_which_findings_are_about_another_hub() {
+    let (plexus, other) = (stopped().await, crate::plexus());
+    let other_hub = other.up().await;
+    let url = other_hub.url("");
+    let variables = [("PLEXUS_TOKEN", other_hub.admin_token()), ("PLEXUS_HUB", url.clone())];
+    let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let folder = text(&plexus.data_dir()).to_owned();
+    let subject = format!("the hub at {url} (not the hub of the data folder {folder})");
+    for (args, variables) in
+        [(&["doctor", "--json"][..], &variables[..]), (&["doctor", "--json", "--hub", &url], &variables[..1])]
+    {
+        let report = plexus.run_with(args, variables).await.json(0);
+        for check in ["hub", "version", "clock"] {
+            let found = findings(&report, check).next().expect("the check");
+            assert!(found["message"].as_str().expect("text").contains(&subject), "{check}: {report:#}");
+        }
+        for check in ["database", "audit"] {
+            let found = findings(&report, check).next().expect("the check");
+            let message = found["message"].as_str().expect("text");
+            assert!(message.contains(&folder) && !message.contains(&url), "{check}: {report:#}");
+        }
+    }
+    // A hub whose status the token may not read, and one that does not respond.
+    let refused = plexus.run_with(&["doctor", "--json", "--hub", &url], &[("PLEXUS_TOKEN", "x")]).await;
+    let report = refused.json(1);
+    let found = findings(&report, "version").next().expect("the check");
+    assert!(found["message"].as_str().expect("text").contains(&subject), "{report:#}");
+    assert!(other_hub.terminate().await.success());
+    let report = plexus.run(&["doctor", "--json", "--hub", &url]).await.json(1);
+    let found = findings(&report, "hub").next().expect("the check");
+    assert_eq!(found["message"], format!("no response from {subject}"), "{report:#}");
+}
+
+#[tokio::test]
+async fn doctor_recognizes_the_hub_of_the_folder_by_another_loopback_name() {
+    let plexus = crate::plexus();
+    let hub = plexus.up().await;
+    let url = format!("http://localhost:{}", hub.address().port());
+    let report = plexus.run(&["doctor", "--json", "--hub", &url]).await.json(0);
+    let found = findings(&report, "hub").next().expect("the check")["message"].as_str().expect("text");
+    assert!(found.contains(&format!("on the data folder {}", text(&plexus.data_dir()))), "{report:#}");
+    assert!(!report.to_string().contains("not the hub of"), "{report:#}");
+}
+
+#[tokio::test]
 async fn doctor_verifies_the_newest_entries_and_reports_the_last_full_check() {
     let plexus = stopped().await;
     let hub = plexus.up().await;
@@ -116,14 +181,17 @@ async fn doctor_verifies_the_newest_entries_and_reports_the_last_full_check() {
         messages.collect::<Vec<_>>().join("; ")
     };
     let never = audit(0).await;
-    assert!(never.contains("are intact") && never.contains("never verified"), "{never}");
+    let intact = format!("entries of {} are intact, as read ", text(&plexus.data_dir()));
+    assert!(never.contains(&format!("{intact}by the hub at")), "{never}");
+    assert!(never.contains("never verified"), "{never}");
     plexus.run(&["audit", "verify"]).await.ok();
     let verified = audit(0).await;
     assert!(verified.contains("last verified completely 20") && verified.contains(" entries"), "{verified}");
     assert!(hub.terminate().await.success());
     let after_stop = audit(1).await;
     assert!(
-        after_stop.contains("last verified completely 20"),
+        after_stop.contains(&format!("{intact}from the database"))
+            && after_stop.contains("last verified completely 20"),
         "kept after the hub has stopped: {after_stop}"
     );
     AuditTable::open(&plexus.data_dir()).await.execute("UPDATE audit SET actor = 'x' WHERE n = 90").await;
@@ -196,62 +264,6 @@ async fn hub_on_postgres_is_healthy_without_its_url_and_not_started_without_it()
     assert!(verified.ok().starts_with("Intact: ") && verified.stdout.contains(name), "{verified:?}");
     let hub = plexus.up_with(&["--database-url", &url]).await;
     assert_eq!(hub.api("/api/v1/status").await["audit"]["intact_at_start"], true);
-}
-
-#[tokio::test]
-async fn status_of_an_empty_hub_suggests_next_steps() {
-    let plexus = crate::plexus();
-    let hub = plexus.up().await;
-    let page = plexus.run(&["status"]).await;
-    for line in [
-        format!("hub\t{}\n", hub.url("")),
-        format!("data folder\t{}\n", text(&plexus.data_dir())),
-        "health\tready\n".to_owned(),
-        "database\tsqlite: the SQLite database plexus.db in the folder\n".to_owned(),
-        "agents\tnone yet: `plexus connect`".to_owned(),
-        "`plexus node invite`".to_owned(),
-        "queued writes\tnone on this machine\n".to_owned(),
-        "failed calls\tnone recently\n".to_owned(),
-        "problems\tnone\n".to_owned(),
-    ] {
-        assert!(page.ok().contains(&line), "{line:?} is not in {page:?}");
-    }
-}
-
-#[tokio::test]
-async fn status_names_agents_nodes_and_failed_calls() {
-    let plexus = crate::plexus();
-    let hub = plexus.up().await;
-    let token = hub.token("codex").await;
-    call(&hub, &token.token, 1).await;
-    let failed = hub.mcp(&token.token).tool("todo", json!({ "action": "finish", "id": 4711 })).await;
-    assert_eq!(failed["isError"], true, "{failed}");
-    let page = plexus.run(&["status", "--json"]).await.json(0);
-    assert_eq!((&page["running"], &page["url"]), (&json!(true), &json!(hub.url(""))), "{page}");
-    assert_eq!(
-        (&page["agents"][0]["name"], &page["agents"][0]["connected_here"]),
-        (&json!("codex"), &json!(false))
-    );
-    assert!(page["agents"][0]["last_seen_at"].is_string(), "{page}");
-    assert_eq!(page["nodes"][0]["name"], "local", "{page}");
-    let failures = page["failures"].as_array().expect("a list");
-    assert_eq!(failures.len(), 1, "{page}");
-    assert_eq!((&failures[0]["actor"], &failures[0]["tool"]), (&json!("agent:codex"), &json!("todo")));
-    assert_eq!(page["outbox"], json!({ "waiting": 0, "dead": 0, "oldest_at": null }));
-    let person = plexus.run(&["status"]).await;
-    let line = person.ok().lines().find(|line| line.starts_with("failure\t")).expect("the failed call");
-    assert!(line.contains("\tagent:codex\ttodo\t"), "{line}");
-    assert!(person.stdout.lines().any(|line| line.starts_with("agent\tcodex\t")), "{person:?}");
-
-    // The JSON has the same keys without a hub.
-    assert!(hub.terminate().await.success());
-    let down = plexus.run(&["status", "--json"]).await.json(4);
-    let keys = |page: &Value| page.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
-    let (mut with, mut without) = (keys(&page), keys(&down));
-    with.sort();
-    without.sort();
-    assert_eq!(with, without);
-    assert_eq!((&down["running"], &down["data_dir"]), (&json!(false), &json!(text(&plexus.data_dir()))));
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! A node as a service: the files that `install.sh` and `plexus node install` write, and that they work.
+//! A hub or a node as a service: the files that `install.sh` and `plexus node install` write, and that they work.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -53,6 +53,15 @@ impl Installation {
     async fn node(&self, args: &[&str]) -> ProgramOutput {
         let units = self.units.display().to_string();
         self.plexus.run(&[&["node"], args, &["--unit-dir", &units]].concat()).await
+    }
+
+    /// Whether systemd accepts a unit, and its messages.
+    async fn verify(&self, unit: &Path, scope: &str) -> (bool, String) {
+        let args = ["verify", "--man=no", scope, unit.to_str().unwrap()];
+        let mut command = self.plexus.command("/usr/bin/systemd-analyze", &args);
+        let run_output = command.env("XDG_RUNTIME_DIR", self.plexus.home().join("runtime")).output();
+        let run_output = tokio::time::timeout(TIMEOUT, run_output).await.expect("it ends in time").unwrap();
+        (run_output.status.success(), String::from_utf8_lossy(&run_output.stderr).into_owned())
     }
 
     fn unit(&self) -> PathBuf {
@@ -206,9 +215,16 @@ async fn machine_without_systemd_is_refused_with_a_hint() {
         &["node", "install", "--user"][..],
         &["node", "install", "--system", "--now"],
         &["node", "uninstall"],
+        &["service", "install", "--user"],
+        &["service", "install", "--system", "--now"],
+        &["service", "uninstall"],
     ] {
         let refused = target.plexus.run(args).await;
-        assert!(refused.failed(1).contains("--print"), "{refused:?}");
+        let run = if args[0] == "node" { "run `plexus node run`" } else { "run `plexus up`" };
+        assert!(
+            refused.failed(1).contains(run) && refused.stderr.contains("--print"),
+            "{args:?}: {refused:?}"
+        );
     }
     assert!(!target.plexus.home().join(".config").exists());
 }
@@ -220,27 +236,24 @@ async fn systemd_accepts_the_units() {
         return;
     }
     let target = Installation::new();
-    let runtime = target.plexus.home().join("runtime");
-    std::fs::create_dir(&runtime).unwrap();
-    for scope in ["--system", "--user"] {
-        target.node(&["install", scope, "--force"]).await.ok();
-        let unit = target.unit().display().to_string();
-        let mut command =
-            target.plexus.command("/usr/bin/systemd-analyze", &["verify", "--man=no", scope, &unit]);
-        let run_output = command.env("XDG_RUNTIME_DIR", &runtime).output();
-        let run_output = tokio::time::timeout(TIMEOUT, run_output).await.expect("it ends in time").unwrap();
-        let stderr = String::from_utf8_lossy(&run_output.stderr);
-        // Other units on the machine may be invalid.
-        let warnings: Vec<_> = stderr.lines().filter(|line| line.contains("plexus")).collect();
-        assert!(warnings.is_empty() && run_output.status.success(), "{scope}: {stderr}");
+    let units = target.units.display().to_string();
+    std::fs::create_dir(target.plexus.home().join("runtime")).unwrap();
+    for (command, name) in [("node", "plexus-node.service"), ("service", "plexus.service")] {
+        let unit = target.units.join(name);
+        for scope in ["--system", "--user"] {
+            let install = [command, "install", scope, "--force", "--unit-dir", &units];
+            target.plexus.run(&install).await.ok();
+            let (accepted, messages) = target.verify(&unit, scope).await;
+            // Other units on the machine may be invalid.
+            let warnings: Vec<_> = messages.lines().filter(|line| line.contains("plexus")).collect();
+            assert!(warnings.is_empty() && accepted, "{command} {scope}: {messages}");
+        }
+        let wrong = text(&unit).replace("Restart=", "Restart=perhaps-");
+        assert_ne!(wrong, text(&unit));
+        std::fs::write(&unit, wrong).unwrap();
+        let (_, messages) = target.verify(&unit, "--user").await;
+        assert!(messages.contains(name) && messages.contains("restart"), "mistakes are reported: {messages}");
     }
-    let wrong = text(&target.unit()).replace("KillMode=process", "KillMode=proces");
-    std::fs::write(target.unit(), wrong).unwrap();
-    let unit = target.unit().display().to_string();
-    let mut command =
-        target.plexus.command("/usr/bin/systemd-analyze", &["verify", "--man=no", "--user", &unit]);
-    let output = command.env("XDG_RUNTIME_DIR", &runtime).output().await.unwrap();
-    assert!(String::from_utf8_lossy(&output.stderr).contains("kill mode"), "the check reports mistakes");
 }
 
 #[tokio::test]

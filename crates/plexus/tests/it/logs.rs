@@ -1,7 +1,10 @@
 //! The hub's log: what it contains, and secrets that it must not contain.
 
+use std::time::Duration;
+
 use plexus_testkit::HubProcess;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 /// Calls `todo` with invalid arguments and a request id of the client. Returns the ids of the request and the call.
 async fn failing_call(plexus: &plexus_testkit::Plexus, hub: &HubProcess, token: &str) -> (String, String) {
@@ -103,4 +106,19 @@ async fn successful_calls_are_not_in_the_default_log() {
     }
     let log = hub.log();
     assert_eq!(log.lines().count(), before, "{log}");
+}
+
+#[tokio::test]
+async fn flag_of_a_node_overrides_the_variable_of_the_log_format() {
+    let plexus = crate::plexus();
+    // A port without a hub, so that the node logs its failed attempts to join.
+    let variables = [("PLEXUS_NODE_KEY", "k"), ("PLEXUS_LOG_FORMAT", "text")];
+    let hub = ["--hub", "http://127.0.0.1:1", "node", "run", "--name", "nas", "--log-format", "json"];
+    let mut command = plexus.command(env!("CARGO_BIN_EXE_plexus"), &hub);
+    let mut node = command.envs(variables).spawn().expect("the program starts");
+    let mut log = BufReader::new(node.stderr.take().expect("its log")).lines();
+    let line = tokio::time::timeout(Duration::from_secs(60), log.next_line()).await.expect("a line in time");
+    let line = line.expect("a line").expect("a line before its end");
+    let entry: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("not JSON ({e}): {line}"));
+    assert!(entry["message"].as_str().expect("text").starts_with("cannot join"), "{entry}");
 }

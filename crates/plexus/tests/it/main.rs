@@ -48,6 +48,7 @@ mod remote;
 mod run;
 mod shutdown;
 mod startup;
+mod status;
 mod tampered_head;
 mod tampering;
 mod terminal;

@@ -11,12 +11,12 @@ fn outbox_file(plexus: &Plexus, folder: &str) -> PathBuf {
     plexus.data_dir().join("proxy").join(folder).join("outbox.db")
 }
 
-async fn open_outbox(plexus: &Plexus, folder: &str) -> Outbox {
+pub(crate) async fn open_outbox(plexus: &Plexus, folder: &str) -> Outbox {
     Outbox::open(&outbox_file(plexus, folder), Clock::system(), Limits::default()).await.expect("an outbox").0
 }
 
 /// Queues writes and makes the first `dead` of them dead letters.
-async fn fill(outbox: &Outbox, keys: &[&str], dead: usize) {
+pub(crate) async fn fill(outbox: &Outbox, keys: &[&str], dead: usize) {
     for key in keys {
         let write = NewWrite {
             key: (*key).to_owned(),

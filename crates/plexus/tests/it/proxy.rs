@@ -13,7 +13,7 @@ async fn in_time<T>(what: &str, wait: impl Future<Output = T>) -> T {
     tokio::time::timeout(TIMEOUT, wait).await.unwrap_or_else(|_| panic!("not in time: {what}"))
 }
 
-fn add(text: &str) -> Value {
+pub(crate) fn add(text: &str) -> Value {
     json!({ "name": "todo", "arguments": { "action": "add", "text": text } })
 }
 
@@ -27,7 +27,7 @@ fn todo_texts(result: &Value) -> Vec<String> {
 }
 
 /// An agent with its own proxy.
-struct Agent {
+pub(crate) struct Agent {
     child: Child,
     input: Option<ChildStdin>,
     output: Lines<BufReader<ChildStdout>>,
@@ -35,7 +35,7 @@ struct Agent {
 }
 
 impl Agent {
-    async fn start(plexus: &Plexus, args: &[&str], variables: &[(&str, &str)]) -> Self {
+    pub(crate) async fn start(plexus: &Plexus, args: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut agent = Self::spawn(plexus, args, variables);
         let client = json!({ "name": "agent", "version": "1" });
         let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
@@ -74,7 +74,7 @@ impl Agent {
         .await
     }
 
-    async fn call(&mut self, params: Value) -> Value {
+    pub(crate) async fn call(&mut self, params: Value) -> Value {
         self.request("tools/call", params).await["result"].clone()
     }
 
@@ -88,7 +88,7 @@ impl Agent {
     }
 
     /// Closes the input and waits for a successful exit; returns the log.
-    async fn close_input(mut self) -> String {
+    pub(crate) async fn close_input(mut self) -> String {
         self.input = None;
         self.wait_for_exit().await
     }

@@ -280,6 +280,52 @@ async fn owner_at_a_terminal_is_asked_once_per_command() {
     assert!(again.ok().starts_with("second is up and has "), "{again:?}");
 }
 
+/// Answers the prompts of a command for an unlisted program: first with no, then, in a second run, with yes.
+async fn refuse_then_allow(plexus: &Plexus, command: &str, refused: &str, allowed: &str) {
+    let mut terminal = Terminal::shell(plexus.home(), &crate::program_folder());
+    let allowed_commands = plexus.data_dir().join("allowed-commands.json");
+    for (answer, expected) in [("n", refused), ("y", allowed)] {
+        // The shell prints the word after the command has ended, and the typed line does not contain it.
+        terminal.send(&format!("{command}; echo en\"ded\"\r")).await;
+        terminal.expect_on_screen("Allow the hub to run it permanently? [y/N]").await;
+        assert!(!allowed_commands.exists(), "nothing is allowed before the answer");
+        terminal.send(&format!("{answer}\r")).await;
+        terminal.expect_on_screen("ended\n$").await;
+        assert!(terminal.screen_text().contains(expected), "{expected:?}:\n{}", terminal.screen_text());
+        assert_eq!(allowed_commands.exists(), answer == "y", "{}", terminal.screen_text());
+        terminal.clear().await;
+    }
+    // The second time, the command is not asked about.
+    terminal.send(&format!("{command}; echo en\"ded\"\r")).await;
+    terminal.expect_on_screen("ended\n$").await;
+    assert!(!terminal.screen_text().contains("Allow the hub"), "{}", terminal.screen_text());
+}
+
+#[tokio::test]
+async fn owner_is_asked_before_an_unlisted_command_is_tested() {
+    let plexus = crate::plexus();
+    let _hub = plexus.up().await;
+    let command = format!("plexus upstream test trial -- {} --stdio", fixture_program());
+    let refused = "is not in the setting `upstreams.commands`";
+    refuse_then_allow(&plexus, &command, refused, "mcp__trial__echo").await;
+    assert_eq!(plexus.run(&["upstream", "list", "--json"]).await.json(0)["items"], json!([]));
+}
+
+#[tokio::test]
+async fn owner_is_asked_before_unlisted_commands_are_imported() {
+    let plexus = crate::plexus();
+    let _hub = plexus.up().await;
+    let file = plexus.home().join("mine.json");
+    let server = json!({ "command": fixture_program(), "args": ["--stdio"] });
+    std::fs::write(&file, json!({ "mcpServers": { "one": server, "two": server } }).to_string())
+        .expect("a file");
+    let command = "plexus upstream import mine.json";
+    refuse_then_allow(&plexus, command, "2 of 2 servers skipped", "`plexus upstream list` shows").await;
+    let items = plexus.run(&["upstream", "list", "--json"]).await.json(0)["items"].clone();
+    let names: Vec<_> = items.as_array().expect("servers").iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["one", "two"]);
+}
+
 #[tokio::test]
 async fn missing_program_is_named_with_its_installer() {
     let plexus = crate::plexus();

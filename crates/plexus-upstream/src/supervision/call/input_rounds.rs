@@ -62,7 +62,10 @@ pub(super) async fn run_to_completion(
                 after_urls(dialog, context, data, error).await?;
                 match send(Inputs::default()).await? {
                     Sent::CallOutcome(ended) => Ok(ended),
-                    _ => Err(ClientError::Protocol("the server asked by an error first and in its result afterwards".to_owned()).into()),
+                    _ => Err(ClientError::Protocol(
+                        "the server asked by an error first and in its result afterwards".to_owned(),
+                    )
+                    .into()),
                 }
             })
             .await;

@@ -13,7 +13,7 @@ use clap::Args;
 use plexus_auth::{AuditAnchor, LastVerification};
 use plexus_hub::{INSTANCE, prepare_data_dir};
 use plexus_kit::{Durability, Supervisor};
-use plexus_proto::api::AuditReport;
+use plexus_proto::api::{AuditReport, Status};
 use plexus_store::archive::{self, Restored};
 use plexus_store::{DatabaseLocation, DatabaseNote, NoWitness, Snapshot, StoreError, StoreOptions, Witness};
 use serde_json::{Value, json};
@@ -112,12 +112,20 @@ fn print(verification: Verification, out: &Output) -> anyhow::Result<ExitCode> {
 async fn verify_hub(hub: &Hub, folder: Option<&Path>) -> anyhow::Result<Verification> {
     let report = hub.get(&["audit", "verify"], &[]).await?.decode()?;
     let url = hub.url();
-    let subject = match folder {
-        Some(folder) => format!("verified by the hub at {url} on the data folder {}", folder.display()),
-        None => format!("verified by the hub at {url}"),
+    let folder = match folder {
+        Some(folder) => Some(folder.to_owned()),
+        None => reported_folder(hub).await,
     };
+    let on = folder.as_ref().map(|folder| format!(" on the data folder {}", folder.display()));
+    let subject = format!("verified by the hub at {url}{}", on.unwrap_or_default());
     let verified = json!({ "kind": "hub", "url": url, "data_dir": folder });
     Ok(Verification { report, subject, verified })
+}
+
+/// The data folder that a hub reports. Older hubs report none, and the token may not be allowed to read it.
+async fn reported_folder(hub: &Hub) -> Option<PathBuf> {
+    let status: Status = hub.get(&["status"], &[]).await.ok()?.decode().ok()?;
+    (!status.data_dir.is_empty()).then(|| PathBuf::from(status.data_dir))
 }
 
 fn unready(folder: &Path, pid: Option<i32>) -> Failure {

@@ -28,6 +28,7 @@ pub(super) async fn check(
     }
     let hub = hub.filter(|hub| hub.on_folder);
     let folder = &context.config.data_dir;
+    let shown = folder.display();
     let head = folder.join("audit.head");
     if !head.exists() {
         let message = format!("{} is missing: the newest entries may have been removed", head.display());
@@ -42,23 +43,26 @@ pub(super) async fn check(
     let mut found = Vec::new();
     match recent {
         Ok(report) if report.ok => {
-            let message = format!("the newest {} entries are intact, as read {by}", report.entries);
+            let message =
+                format!("the newest {} entries of {shown} are intact, as read {by}", report.entries);
             found.push(Finding::ok(CHECK, message));
         }
         Ok(report) => {
             let why = report.problems.first().map_or("", |problem| problem.message.as_str());
-            let message = format!("the audit log of {} is not intact: {why}", folder.display());
+            let message = format!("the audit log of {shown} is not intact: {why}");
             found.push(Finding::problem(CHECK, message, verify.clone()));
         }
         Err(why) => {
-            let message = format!("the signed head exists; the entries were not checked: {why:#}");
+            let message = format!("{} exists; the entries were not checked: {why:#}", head.display());
             found.push(Finding::warning(CHECK, message, verify.clone()));
         }
     }
     let was_broken =
         hub.and_then(|hub| hub.status.as_ref()).is_some_and(|status| !status.audit.intact_at_start);
     if was_broken && found.iter().all(|finding| finding.fix.is_none()) {
-        let message = "it did not match its signed head when the hub started, or at an earlier start";
+        let message = format!(
+            "the audit log of {shown} did not match its signed head when the hub started, or at an earlier start"
+        );
         found.push(Finding::problem(CHECK, message, verify.clone()));
     }
     found.push(last_verification(context, &verify, out));

@@ -12,28 +12,31 @@ const DRIFT: i64 = 30;
 const FIX: &str = "sudo timedatectl set-ntp true";
 
 pub(super) fn check(now: Timestamp, hub: Option<&RunningHub>) -> Finding {
-    judge(now, hub.and_then(|hub| hub.date.as_deref()))
+    judge(now, hub.and_then(|hub| Some((hub.subject.as_str(), hub.date.as_deref()?))))
 }
 
-fn judge(now: Timestamp, hub: Option<&str>) -> Finding {
+/// `hub` is its name and its date.
+fn judge(now: Timestamp, hub: Option<(&str, &str)>) -> Finding {
     let year: i32 = now.strftime("%Y").to_string().parse().unwrap_or_default();
     if !(2025..2100).contains(&year) {
         return Finding::problem(CHECK, format!("the year on this machine is {year}"), FIX);
     }
     let shown = now.strftime("%Y-%m-%d %H:%M:%SZ");
-    let Some(date) = hub else { return Finding::ok(CHECK, format!("{shown}; no hub to compare with")) };
+    let Some((hub, date)) = hub else {
+        return Finding::ok(CHECK, format!("{shown}; no hub to compare with"));
+    };
     match rfc2822::parse(date) {
         Ok(hub_time) => match (hub_time.timestamp().as_second() - now.as_second()).abs() {
             apart if apart > DRIFT => Finding::problem(
                 CHECK,
-                format!("the clocks of this machine and the hub differ by {apart} s"),
+                format!("the clocks of this machine and of {hub} differ by {apart} s"),
                 FIX,
             ),
-            apart => Finding::ok(CHECK, format!("{shown}, {apart} s from the hub's")),
+            apart => Finding::ok(CHECK, format!("{shown}, {apart} s from the clock of {hub}")),
         },
         Err(_) => Finding::warning(
             CHECK,
-            "the hub's response has no valid date",
+            format!("the response of {hub} has no valid date"),
             "check whether a reverse proxy changes the Date header",
         ),
     }

@@ -1,7 +1,5 @@
 //! Checks that a hub runs, accepts requests, and has the version of this program.
 
-use std::path::Path;
-
 use plexus_proto::api::Status;
 
 use super::{CheckContext, Finding};
@@ -17,6 +15,8 @@ pub(super) struct RunningHub {
     pub(super) hub: Hub,
     /// Whether it runs on the data folder.
     pub(super) on_folder: bool,
+    /// What findings call it: for a hub that does not run on the data folder, its URL and that it does not.
+    pub(super) subject: String,
     /// Its `Date` header.
     pub(super) date: Option<String>,
     /// None if the token may not read it.
@@ -38,7 +38,7 @@ pub(super) async fn check(
     let (hub, on_folder) = match invocation.hub_of_folder() {
         Ok(FolderHub::Named(hub)) => {
             let own = Occupant::of(&context.config.data_dir);
-            let is_own = matches!(own, Ok(Occupant::Hub(own)) if own.address() == hub.url());
+            let is_own = matches!(own, Ok(Occupant::Hub(own)) if own.is_at(hub.url()));
             (hub, is_own)
         }
         Ok(FolderHub::Runs { hub, .. }) => (hub, true),
@@ -58,49 +58,57 @@ pub(super) async fn check(
             return problem(error.to_string(), fix);
         }
     };
+    let shown = context.config.data_dir.display();
+    let (subject, on) = match on_folder {
+        true => (format!("the hub at {}", hub.url()), format!(" on the data folder {shown}")),
+        false => {
+            (format!("the hub at {} (not the hub of the data folder {shown})", hub.url()), String::new())
+        }
+    };
     let Ok(alive) = hub.probe("/healthz").await else {
         let fix = match on_folder {
             true => "see its log; if it hangs, restart it".to_owned(),
             false => "start it there, or correct --hub or PLEXUS_HUB".to_owned(),
         };
-        return problem(format!("no response from {}", hub.url()), fix);
+        return problem(format!("no response from {subject}"), fix);
     };
     if !alive.ok || alive.body.trim() != "ok" {
         let message = format!("the server at {} is not a hub", hub.url());
         let fix = "choose another address for the hub: plexus up --listen 127.0.0.1:0";
         return problem(message, fix.to_owned());
     }
-    let mut found = vec![ready(&hub, on_folder.then_some(context.config.data_dir.as_path())).await];
+    let mut found = vec![ready(&hub, &subject, &on).await];
     let status = match status(&hub).await {
         Ok(status) => {
-            found.push(version(&status));
+            found.push(version(&status, &subject));
             Some(status)
         }
         Err(error) => {
             found.push(Finding::problem(
                 "version",
-                format!("cannot read the hub's version: {error}"),
+                format!("cannot read the version of {subject}: {error}"),
                 "unset PLEXUS_TOKEN, or set it to a token with the scope read:status",
             ));
             None
         }
     };
-    (found, Some(RunningHub { hub, on_folder, date: alive.date, status }))
+    (found, Some(RunningHub { hub, on_folder, subject, date: alive.date, status }))
 }
 
-async fn ready(hub: &Hub, folder: Option<&Path>) -> Finding {
-    let on = folder.map(|folder| format!(", on the data folder {}", folder.display())).unwrap_or_default();
+async fn ready(hub: &Hub, subject: &str, on: &str) -> Finding {
     match hub.probe("/readyz").await {
-        Ok(answer) if answer.ok => Finding::ok(CHECK, format!("accepts requests at {}{on}", hub.url())),
+        Ok(answer) if answer.ok => Finding::ok(CHECK, format!("{subject} accepts requests{on}")),
         Ok(answer) => {
-            let message = format!("{} is not ready: {}", hub.url(), answer.body.trim());
+            let message = format!("{subject} is not ready: {}", answer.body.trim());
             Finding::problem(
                 CHECK,
                 message,
                 "wait a moment and run `plexus doctor` again; if this persists, see the hub's log",
             )
         }
-        Err(error) => Finding::problem(CHECK, error.to_string(), "see the hub's log"),
+        Err(error) => {
+            Finding::problem(CHECK, format!("{subject} is not ready: {error}"), "see the hub's log")
+        }
     }
 }
 
@@ -108,12 +116,13 @@ async fn status(hub: &Hub) -> anyhow::Result<Status> {
     hub.get(&["status"], &[]).await?.decode()
 }
 
-fn version(status: &Status) -> Finding {
+fn version(status: &Status, subject: &str) -> Finding {
     const CHECK: &str = "version";
     let own = env!("CARGO_PKG_VERSION");
     if status.version == own {
-        return Finding::ok(CHECK, format!("plexus {own}, same as the hub; database {}", status.database));
+        let message = format!("plexus {own}, same as {subject}; its database is {}", status.database);
+        return Finding::ok(CHECK, message);
     }
-    let message = format!("this is plexus {own}, but the hub is {}", status.version);
+    let message = format!("this is plexus {own}, but {subject} is {}", status.version);
     Finding::warning(CHECK, message, "restart the hub with this program, or install the hub's version here")
 }

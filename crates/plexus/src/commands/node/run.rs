@@ -41,6 +41,9 @@ pub(super) struct RunArgs {
     /// Folder with one file per MCP server to run here [default: mcp_servers.d in the data folder]
     #[arg(long, value_name = "DIR")]
     mcp_dir: Option<PathBuf>,
+    /// Log format [env: PLEXUS_LOG_FORMAT] [default: text]
+    #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"])]
+    pub(super) log_format: Option<String>,
     #[command(flatten)]
     tls: TlsArgs,
 }

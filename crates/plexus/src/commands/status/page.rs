@@ -341,3 +341,6 @@ async fn queued_writes(invocation: &Invocation<'_>) -> anyhow::Result<QueuedWrit
     outboxes.close().await;
     Ok(queued)
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,10 +6,7 @@ use plexus_proto::api::{NodeState, Status, UpstreamCounts};
 
 use super::page::{HubState, StatusPage};
 use crate::commands::upstream;
-use crate::output::{Output, one_line, shorten};
-
-/// Maximum length of the reason of a failed call.
-const MAX_REASON: usize = 80;
+use crate::output::Output;
 
 pub(super) fn print(page: &StatusPage, out: &Output) -> anyhow::Result<()> {
     let mut fields: Vec<(&str, String)> = Vec::new();
@@ -52,8 +49,7 @@ fn print_lists(page: &StatusPage, out: &Output) -> anyhow::Result<()> {
     let failures = page.failures.iter().flatten();
     let failures = failures.map(|call| {
         let reason = call.result["message"].as_str().unwrap_or(&call.outcome);
-        let reason = shorten(&one_line(reason), MAX_REASON);
-        vec![out.when(call.started_at), call.actor.clone(), call.tool.clone(), reason]
+        vec![out.when(call.started_at), call.actor.clone(), call.tool.clone(), reason.to_owned()]
     });
     print_list(
         out,
@@ -61,8 +57,22 @@ fn print_lists(page: &StatusPage, out: &Output) -> anyhow::Result<()> {
         &["STARTED", "ACTOR", "TOOL", "REASON"],
         failures.collect(),
     )?;
-    let problems = page.problems.iter().map(|problem| vec![problem.what.clone(), problem.fix.clone()]);
-    print_list(out, ("problem", "Problems"), &["PROBLEM", "FIX"], problems.collect())
+    print_problems(page, out)
+}
+
+/// Prints the problems: on a terminal as wrapped text, because a part of a fix is useless.
+fn print_problems(page: &StatusPage, out: &Output) -> anyhow::Result<()> {
+    if !out.terminal() {
+        let rows = page.problems.iter().map(|problem| vec![problem.what.clone(), problem.fix.clone()]);
+        return print_list(out, ("problem", "Problems"), &["PROBLEM", "FIX"], rows.collect());
+    }
+    if !page.problems.is_empty() {
+        out.block("\nProblems\n")?;
+    }
+    page.problems.iter().try_for_each(|problem| {
+        out.labelled("- ", &problem.what)?;
+        out.labelled("  fix: ", &problem.fix)
+    })
 }
 
 /// Prints a list: on a terminal under a heading, in a pipe with the name of the list at the beginning of each line.

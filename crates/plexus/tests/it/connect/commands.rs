@@ -265,12 +265,34 @@ async fn agents_are_run_once_for_their_version_and_in_another_home() {
     let plexus = home();
     let _hub = plexus.up().await;
     let count = plexus.home().join("count");
-    let script = format!("mkdir -p \"$HOME/.codex\"; echo x >>{}; echo codex-cli 0.166.0", count.display());
+    let script = format!("echo x >\"$HOME/of-codex\"; echo x >>{}; echo codex-cli 0.166.0", count.display());
     super::program(&plexus, "codex", &script);
-    for args in [&["connect", "--dry-run"][..], &["connect", "--status"], &["sync", "list"], &["doctor"]] {
+    let lists = [&["connect", "--dry-run"][..], &["connect", "--status"], &["sync", "list"]];
+    for args in lists {
         let output = plexus.run(args).await;
-        assert!(output.stdout.contains("0.166.0") || args == ["doctor"], "{args:?}: {output:?}");
+        assert!(output.stdout.contains("0.166.0"), "{args:?}: {output:?}");
     }
     assert_eq!(read(&count), "x\n");
-    assert!(!plexus.home().join(".codex").exists());
+    assert_eq!(entries(plexus.home()), [".local", "bin", "count", "hub.log"], "an agent ran in this home");
+
+    // With a connected agent, `doctor` lists the agents too.
+    plexus.run(&["connect", "--yes", "codex"]).await.ok();
+    for args in lists.iter().chain([&["doctor"][..]].iter()) {
+        let output = plexus.run(args).await;
+        assert!(
+            output.stdout.contains("0.166.0") || output.stdout.contains("Codex: "),
+            "{args:?}: {output:?}"
+        );
+    }
+    assert_eq!(read(&count), "x\n");
+    assert_eq!(entries(plexus.home()), [".codex", ".local", "bin", "count", "hub.log"]);
+}
+
+/// The names in a folder.
+fn entries(folder: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("a folder").flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
 }

@@ -212,8 +212,11 @@ async fn sync_prints_its_hub_and_each_file_it_writes() {
     let mut sync = laptop.spawn(&["sync"]);
     let mut notes = BufReader::new(sync.stderr.take().expect("its standard error")).lines();
     let mut printed = BufReader::new(sync.stdout.take().expect("its output")).lines();
-    let intro = [notes.next_line().await, notes.next_line().await].map(|line| line.expect("a line"));
-    let [Some(what), Some(how)] = intro else { panic!("{intro:?}") };
+    let mut note = async || {
+        let line = tokio::time::timeout(TIMEOUT, notes.next_line()).await.expect("a note in time");
+        line.expect("a line").expect("a note before its end")
+    };
+    let (what, how) = (note().await, note().await);
     assert!(what.contains(&hub.url("")) && what.ends_with("for codex."), "{what}");
     assert!(how.contains("Ctrl-C stops this"), "{how}");
     let workspace = hub.data_dir().join("workspace");

@@ -86,6 +86,31 @@ async fn moved_servers_are_restored_byte_by_byte_on_disconnect() {
 }
 
 #[tokio::test]
+async fn disconnect_says_what_the_hub_keeps_of_moved_servers() {
+    let plexus = home();
+    let _hub = plexus.up().await;
+    write(&plexus, ".codex/config.toml", &codex());
+    plexus.run(&["connect", "codex", "--yes", "--move-servers"]).await.ok();
+    let disconnected = plexus.run(&["disconnect", "--yes"]).await;
+    let file = plexus.data_dir().join("allowed-commands.json");
+    assert!(read(&file).contains(&program().display().to_string()), "the command is still allowed");
+    for line in [
+        "  The hub also keeps running them. To remove them there: plexus upstream remove files".to_owned(),
+        format!("  Commands allowed for such servers stay allowed, in {}.", file.display()),
+    ] {
+        assert!(disconnected.ok().lines().any(|printed| printed == line), "{line:?}: {disconnected:?}");
+    }
+    let (_, command) = disconnected.stdout.split_once("there: ").expect("the command");
+    plexus.shell(command.lines().next().expect("a line")).await.ok();
+    assert!(server_files(&plexus).iter().all(|name| name != "files.json"), "{:?}", server_files(&plexus));
+
+    // Without moved servers, nothing is said of them.
+    plexus.run(&["connect", "codex", "--yes"]).await.ok();
+    let disconnected = plexus.run(&["disconnect", "--yes"]).await;
+    assert!(!disconnected.ok().contains("upstream remove"), "{disconnected:?}");
+}
+
+#[tokio::test]
 async fn servers_are_restored_into_a_file_that_has_changed() {
     let plexus = home();
     let _hub = plexus.up().await;

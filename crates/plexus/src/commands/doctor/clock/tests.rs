@@ -13,6 +13,7 @@ fn wrong_clock_is_reported() {
         ("1970-01-01T00:00:00Z", None, Level::Problem),
         ("2026-03-01T12:00:00Z", Some("yesterday"), Level::Warning),
     ] {
+        let hub = hub.map(|date| ("the hub", date));
         assert_eq!(judge(at(now), hub).level, level, "{now} {hub:?}");
     }
 }
