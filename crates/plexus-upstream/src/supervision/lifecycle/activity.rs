@@ -55,9 +55,9 @@ impl Activity {
         self.at(&self.last_message)
     }
 
-    /// When a call last began or ended.
-    pub(super) fn last_call(&self) -> Instant {
-        self.at(&self.called)
+    /// Since when nothing was called or heard; `None` while a call is in flight.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        (self.in_flight() == 0).then(|| self.at(&self.called).max(self.last_message_at()))
     }
 
     pub(in crate::supervision) fn in_flight(&self) -> usize {
@@ -150,6 +150,20 @@ mod tests {
         assert!(!timed_out_in_silence(1_000, 2_000, 900, timeout), "it was cancelled early");
         assert!(!timed_out_in_silence(1_000, 6_000, 5_000, timeout), "the server was heard in the meantime");
         assert!(timed_out_in_silence(1_000, 6_000, 900, timeout));
+    }
+
+    /// A time in the past would make the monitor of a lazy server loop without a pause.
+    #[test]
+    fn no_idle_time_passes_while_a_call_is_in_flight() {
+        let activity = Activity::new(Gauge::default());
+        assert!(activity.idle_since().is_some());
+        let (one, two) = (activity.begin(Duration::MAX), activity.begin(Duration::MAX));
+        assert_eq!(activity.idle_since(), None);
+        drop(one);
+        activity.record_message();
+        assert_eq!(activity.idle_since(), None);
+        drop(two);
+        assert!(activity.idle_since() >= Some(activity.last_message_at()));
     }
 
     #[test]
