@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plexus_proto::ErrorCode;
+use plexus_proto::{CallId, ErrorCode};
 use plexus_store::NodeCallState;
 use plexus_tools::{CallError, ToolContext, ToolOutput};
 use serde_json::{Value, json};
@@ -42,6 +42,13 @@ fn waiting() -> plexus_tools::Tool {
     })
 }
 
+/// Lets more than the second pass for which the calls here are queued.
+async fn let_a_queue_expire() {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_millis(1_100)).await;
+    tokio::time::resume();
+}
+
 #[tokio::test]
 async fn queued_call_runs_when_its_node_connects() {
     bounded(async {
@@ -70,7 +77,10 @@ async fn queued_call_fails_when_its_node_does_not_connect_in_time() {
         let hub = Hub::with([waiting()]).await;
         let machines = TestNodes::of([offline_node()]);
         hub.dispatcher.set_nodes(machines.clone());
-        let reply = hub.dispatcher.call(hub.admin(), keyed("shell", queued(1), "k")).await;
+        let (_, reply) = start_call(&hub, keyed("shell", queued(1), "k"));
+        row(&hub).await;
+        let_a_queue_expire().await;
+        let reply = reply.await.unwrap();
         let error = reply.result.unwrap_err();
         assert_eq!(error.code, ErrorCode::DeadlineExceeded);
         assert_eq!(error.message, "the node nas did not connect within the 1 s that the call was queued");
@@ -99,7 +109,15 @@ async fn call_sent_just_before_queue_expiry_is_awaited() {
             let sent =
                 context.store.write(move |conn| Box::pin(conn.send_node_call(call_id, Uuid::nil()))).await;
             assert!(sent.unwrap());
-            tokio::time::sleep(Duration::from_millis(1_300)).await;
+            let_a_queue_expire().await;
+            // The writer is first in, first out, so the attempt to expire the call precedes the later of these.
+            for _ in 0..5 {
+                context
+                    .store
+                    .write(|conn| Box::pin(conn.send_node_call(CallId::new(), Uuid::nil())))
+                    .await
+                    .unwrap();
+            }
             Ok(ToolOutput::new("ran", &()))
         });
         let hub = Hub::with([tool]).await;
