@@ -11,13 +11,13 @@ mod credential;
 mod dial;
 mod error;
 pub mod external_agents;
+mod frame_queue;
 mod hosted;
 mod hub_client;
 pub mod link;
 mod link_session;
 mod node;
 mod options;
-mod outbox;
 mod retention;
 
 pub use credential::Credential;

@@ -1,6 +1,6 @@
 //! One link from `hello` to its end.
 //!
-//! Three things run concurrently without waiting for each other: receiving frames, sending the outbox, and checking
+//! Three things run concurrently without waiting for each other: receiving frames, sending queued ones, and checking
 //! that the hub is still alive. Time is measured with the monotonic clock.
 
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::calls::{Acceptance, Calls};
 use crate::capabilities::Capabilities;
+use crate::frame_queue::{FrameQueue, QueuedFrame};
 use crate::link::{Link, LinkError, LinkRx, LinkTx, memory};
-use crate::outbox::{LinkOutbox, OutboxItem};
 
 /// Accepted heartbeat intervals and numbers of missed heartbeats; other values of the hub are clamped.
 const HEARTBEAT: std::ops::RangeInclusive<Duration> = Duration::from_millis(20)..=Duration::from_secs(300);
@@ -65,24 +65,24 @@ impl LinkSession<'_> {
             memory::TRANSPORT => tracing::debug!(name = %welcome.name, "linked to the hub of this process"),
             _ => tracing::info!(name = %welcome.name, epoch = welcome.epoch, transport, "linked to the hub"),
         }
-        let (outbox, started) = (Arc::new(LinkOutbox::default()), Instant::now());
+        let (frames, started) = (Arc::new(FrameQueue::default()), Instant::now());
         let liveness = Liveness::new(&welcome);
-        self.calls.attach(outbox.clone(), &welcome.calls);
+        self.calls.attach(frames.clone(), &welcome.calls);
         let mut left = false;
         // Not biased: a hub that sends without a pause must not keep the node from answering.
         let end = tokio::select! {
-            end = self.receive(&mut *rx, &outbox, &liveness) => end,
-            end = self.send(&mut *tx, &outbox, &liveness) => end.unwrap_or_else(|reason| {
+            end = self.receive(&mut *rx, &frames, &liveness) => end,
+            end = self.send(&mut *tx, &frames, &liveness) => end.unwrap_or_else(|reason| {
                 left = true;
                 LinkError::Closed(Some(reason))
             }),
-            end = liveness.watch(&outbox) => end,
-            end = self.send_changes(&outbox) => end,
+            end = liveness.watch(&frames) => end,
+            end = self.send_changes(&frames) => end,
             () = self.fence.cancelled() => LinkError::Fenced,
         };
-        self.calls.detach(&outbox);
+        self.calls.detach(&frames);
         let _ = timeout(CLOSE_TIMEOUT, tx.close()).await;
-        if let dropped @ 1.. = outbox.dropped_events() {
+        if let dropped @ 1.. = frames.dropped_events() {
             tracing::info!(events = dropped, "events were dropped because the link was too slow");
         }
         LinkSummary { welcome: Some(welcome), duration: started.elapsed(), left, end }
@@ -114,7 +114,7 @@ impl LinkSession<'_> {
         }
     }
 
-    async fn receive(&self, rx: &mut dyn LinkRx, outbox: &LinkOutbox, liveness: &Liveness) -> LinkError {
+    async fn receive(&self, rx: &mut dyn LinkRx, frames: &FrameQueue, liveness: &Liveness) -> LinkError {
         loop {
             let frame = match rx.recv().await {
                 Ok(Received::Frame(frame)) => frame,
@@ -129,12 +129,12 @@ impl LinkSession<'_> {
             match frame {
                 Frame::Call(call) => {
                     if let Acceptance::Refused(result) = self.calls.accept(call) {
-                        outbox.refuse(result).await;
+                        frames.refuse(result).await;
                     }
                 }
                 Frame::Cancel(cancel) => self.calls.cancel(cancel.call_id, cancel.reason),
                 Frame::Ack(Ack { call_id }) => self.calls.confirmed(call_id),
-                Frame::Ping(Heartbeat { n }) => outbox.pong(n),
+                Frame::Ping(Heartbeat { n }) => frames.pong(n),
                 Frame::Pong(_) => {}
                 Frame::Bye(Bye { reason }) => return closed_by_hub(rx, reason).await,
                 Frame::Hello(_) | Frame::Welcome(_) | Frame::Event(_) | Frame::Result(_) => {
@@ -144,32 +144,32 @@ impl LinkSession<'_> {
         }
     }
 
-    /// Sends the outbox until the link ends. An error is the reason of a `bye` that the node has sent.
+    /// Sends queued frames until the link ends. An error is the reason of a `bye` that the node has sent.
     async fn send(
         &self,
         tx: &mut dyn LinkTx,
-        outbox: &LinkOutbox,
+        frames: &FrameQueue,
         liveness: &Liveness,
     ) -> Result<LinkError, String> {
         loop {
-            let item = outbox.next().await;
+            let item = frames.next().await;
             let (frame, sent) = match item {
-                OutboxItem::Pong(n) => (Frame::Pong(Heartbeat { n }), None),
-                OutboxItem::Ping(n) => (Frame::Ping(Heartbeat { n }), None),
-                OutboxItem::Changed => {
+                QueuedFrame::Pong(n) => (Frame::Pong(Heartbeat { n }), None),
+                QueuedFrame::Ping(n) => (Frame::Ping(Heartbeat { n }), None),
+                QueuedFrame::Changed => {
                     // A hub ignores the calls in a later `hello`.
                     let stopping = self.calls.is_stopping();
                     (Frame::Hello(self.capabilities.hello(self.dial, Vec::new(), stopping)), None)
                 }
-                OutboxItem::Ack(call_id) => (Frame::Ack(Ack { call_id }), None),
-                OutboxItem::Refused(result) => (Frame::Result(*result), None),
-                OutboxItem::Event(event) => (Frame::Event(event), None),
-                OutboxItem::Result(call_id) => {
+                QueuedFrame::Ack(call_id) => (Frame::Ack(Ack { call_id }), None),
+                QueuedFrame::Refused(result) => (Frame::Result(*result), None),
+                QueuedFrame::Event(event) => (Frame::Event(event), None),
+                QueuedFrame::Result(call_id) => {
                     // Confirmed or discarded in the meantime.
                     let Some(outcome) = self.calls.result(call_id).await else { continue };
                     (Frame::Result(CallResult { call_id, outcome }), Some(call_id))
                 }
-                OutboxItem::Bye(reason) => {
+                QueuedFrame::Bye(reason) => {
                     let bye = Frame::Bye(Bye { reason: reason.clone() });
                     let _ = timeout(liveness.silence_limit(), tx.send(&bye)).await;
                     return Err(reason);
@@ -186,11 +186,11 @@ impl LinkSession<'_> {
         }
     }
 
-    async fn send_changes(&self, outbox: &LinkOutbox) -> LinkError {
+    async fn send_changes(&self, frames: &FrameQueue) -> LinkError {
         let mut changes = self.capabilities.changes();
         loop {
             changes.next().await;
-            outbox.changed();
+            frames.changed();
         }
     }
 }
@@ -242,7 +242,7 @@ impl Liveness {
     }
 
     /// Ends when the hub has been silent for too long; sends pings before that.
-    async fn watch(&self, outbox: &LinkOutbox) -> LinkError {
+    async fn watch(&self, frames: &FrameQueue) -> LinkError {
         let mut pings = 0;
         loop {
             let last = self.started + Duration::from_millis(self.last_received.load(Ordering::Relaxed));
@@ -254,7 +254,7 @@ impl Liveness {
             let late = self.interval + self.interval / 2;
             if silent >= late {
                 pings += 1;
-                outbox.ping(pings);
+                frames.ping(pings);
                 sleep(self.interval.min(self.silence_limit() - silent)).await;
             } else {
                 sleep(late - silent).await;

@@ -192,10 +192,10 @@ impl Node {
                 );
             }
         }
-        if let Some(outbox) = inner.calls.outbox() {
-            outbox.bye("the node stops");
+        if let Some(frames) = inner.calls.frames() {
+            frames.bye("the node stops");
         }
-        // The link ends when the outbox is sent, or after a timeout.
+        // The link ends when the queued frames are sent, or after a timeout.
         let ended = timeout(INTERRUPT_GRACE, inner.serving.lock()).await;
         if ended.is_err() {
             inner.fence.lock().unwrap_or_else(PoisonError::into_inner).cancel();

@@ -65,6 +65,8 @@ struct FollowResponse {
     stdout: OutputChunk,
     stderr: OutputChunk,
     over: bool,
+    /// What the sandbox lets commands write; in the first responses of a terminal.
+    sandbox: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -102,14 +104,19 @@ impl Console {
         &self.job
     }
 
-    /// Copies the job's output to standard output and standard error until the job has ended.
-    pub(crate) async fn follow(&self) -> anyhow::Result<JobEnd> {
-        let (mut stdout, mut stderr) = (0, 0);
+    /// Copies the job's output to standard output and standard error until the job has ended. If the job is a terminal
+    /// in a sandbox, calls `on_sandbox` first with what commands can write.
+    pub(crate) async fn follow(&self, on_sandbox: impl Fn(&str)) -> anyhow::Result<JobEnd> {
+        let (mut stdout, mut stderr, mut has_begun) = (0, 0, false);
         loop {
             let wait = u64::try_from(POLL_TIMEOUT.as_millis()).unwrap_or_default();
             let response: FollowResponse = self
                 .request("follow", json!({ "stdout": stdout, "stderr": stderr, "wait_ms": wait }))
                 .await?;
+            if let Some(sandbox) = response.sandbox.as_deref().filter(|_| !has_begun) {
+                on_sandbox(sandbox);
+            }
+            has_begun = true;
             for (chunk, to_stderr) in [(&response.stdout, false), (&response.stderr, true)] {
                 if chunk.skipped > 0 {
                     crate::output::warning(&format!(

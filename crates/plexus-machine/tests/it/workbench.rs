@@ -47,6 +47,7 @@ pub(crate) struct Workbench {
 struct Running {
     supervisor: Supervisor,
     dispatcher: Dispatcher,
+    store: Store,
 }
 
 /// The data folder, the home folder and the other settings of the node; nothing that a test started outlives this
@@ -59,6 +60,8 @@ struct NodeSetup {
     /// Additional variables of the node.
     more_variables: Vec<(&'static str, String)>,
     clock: Clock,
+    /// Also the tools of a hub.
+    native_tools: bool,
 }
 
 impl NodeSetup {
@@ -70,6 +73,7 @@ impl NodeSetup {
             path: PATH,
             more_variables: Vec::new(),
             clock: Clock::system(),
+            native_tools: false,
         }
     }
 
@@ -104,6 +108,11 @@ impl Workbench {
     /// With additional variables of the node.
     pub(crate) async fn with_variables(more_variables: Vec<(&'static str, String)>) -> Self {
         Self::open(NodeSetup::new().with_change(|it| it.more_variables = more_variables)).await
+    }
+
+    /// With the tools of a hub, too.
+    pub(crate) async fn with_native_tools() -> Self {
+        Self::open(NodeSetup::new().with_change(|it| it.native_tools = true)).await
     }
 
     /// With a clock that can be set.
@@ -153,14 +162,17 @@ impl Workbench {
             supervisor: supervisor.clone(),
             clock: dir.clock.clone(),
         };
-        let registry = Arc::new(Registry::new(tools::open(&machine).unwrap()));
+        let native_tools = if dir.native_tools { plexus_tools::native::tools() } else { Vec::new() };
+        let all_tools: Vec<_> = tools::open(&machine).unwrap().into_iter().chain(native_tools).collect();
+        let registry = Arc::new(Registry::new(all_tools));
         let options = DispatcherOptions {
             files_dir: dir.node.path().join("sessions"),
             calls_per_principal: 200,
             output_bytes: 1 << 20,
         };
-        let dispatcher = Dispatcher::new(registry, store, dir.clock.clone(), supervisor.clone(), options);
-        Self { dir, running: Running { supervisor, dispatcher } }
+        let dispatcher =
+            Dispatcher::new(registry, store.clone(), dir.clock.clone(), supervisor.clone(), options);
+        Self { dir, running: Running { supervisor, dispatcher, store } }
     }
 
     /// Simulates the end of the process and the start of another one on the same folder. Jobs are not stopped.
@@ -269,6 +281,16 @@ impl Workbench {
             .with_events(events);
         let principal = Arc::new(Principal::relayed(subject).unwrap());
         with_timeout(self.running.dispatcher.call(principal, call)).await.result
+    }
+
+    /// Calls a tool; returns the tool, the arguments and the outcome that the audit log records.
+    pub(crate) async fn recorded(&self, tool: &str, arguments: Value) -> Value {
+        let call = Call::new(tool, arguments, SessionKey::new("hub", &["test"], None), Via::Link);
+        let principal = Arc::new(Principal::relayed("agent:tester").unwrap());
+        let reply = with_timeout(self.running.dispatcher.call(principal, call)).await;
+        let audited =
+            self.running.store.read().await.unwrap().audit_call(reply.call_id).await.unwrap().unwrap();
+        json!({ "tool": audited.tool, "arguments": audited.arguments, "outcome": audited.outcome })
     }
 }
 

@@ -21,7 +21,7 @@ use plexus_tools::Dispatcher;
 use tokio::sync::watch;
 
 use crate::NodeLimits;
-use crate::outbox::LinkOutbox;
+use crate::frame_queue::FrameQueue;
 use held::HeldCalls;
 use run::CallRunner;
 use stop::{StopReason, StopSignal, interrupted, refused};
@@ -43,8 +43,8 @@ pub(crate) struct Calls {
 #[derive(Debug, Default)]
 struct CallTable {
     calls: HashMap<CallId, CallEntry>,
-    /// The outbox of the current link.
-    outbox: Option<Arc<LinkOutbox>>,
+    /// Frames that wait for the current link.
+    frames: Option<Arc<FrameQueue>>,
     /// `hello` has listed the calls, and the hub has not answered yet what to do with each.
     reconciling: bool,
     /// Bytes of the outcomes in `calls`.
@@ -123,8 +123,8 @@ impl Calls {
         {
             let mut table = self.table();
             if let Some(entry) = table.calls.get(&call.call_id) {
-                if let (CallState::Finished { .. }, Some(outbox)) = (&entry.state, &table.outbox) {
-                    outbox.result(call.call_id);
+                if let (CallState::Finished { .. }, Some(frames)) = (&entry.state, &table.frames) {
+                    frames.result(call.call_id);
                 }
                 return Acceptance::Accepted;
             }
@@ -170,8 +170,8 @@ impl Calls {
         if keep && let Err((outcome, on_disk)) = self.store_call(&call).await {
             return self.finish_call(call_id, outcome, on_disk);
         }
-        if keep && let Some(outbox) = self.outbox() {
-            outbox.ack(call_id);
+        if keep && let Some(frames) = self.frames() {
+            frames.ack(call_id);
         }
         let calls = self.clone();
         let report = move |event: CallEvent| calls.event(event);
@@ -218,9 +218,9 @@ impl Calls {
     /// Marks the call as finished and queues its result. `on_disk`: the result is stored.
     fn store_outcome(self: &Arc<Self>, call_id: CallId, outcome: CallOutcome, on_disk: bool) {
         let mut table = self.table();
-        let CallTable { calls, outbox, reconciling, unsent, .. } = &mut *table;
+        let CallTable { calls, frames, reconciling, unsent, .. } = &mut *table;
         let Some(entry) = calls.get_mut(&call_id) else { return };
-        if entry.discard_result || (outbox.is_none() && !*reconciling && !on_disk && !entry.keep) {
+        if entry.discard_result || (frames.is_none() && !*reconciling && !on_disk && !entry.keep) {
             let keep = entry.keep;
             calls.remove(&call_id);
             drop(table);
@@ -232,21 +232,21 @@ impl Calls {
         let interrupted = is_interrupted(&outcome);
         let bytes = run::weight(&outcome);
         // A stored result is also kept in memory if there is room, because it is sent sooner from there.
-        let in_memory = !on_disk || (outbox.is_some() && *unsent + bytes <= UNSENT_BYTES);
+        let in_memory = !on_disk || (frames.is_some() && *unsent + bytes <= UNSENT_BYTES);
         let outcome = in_memory.then_some(UnsentResult { outcome, bytes, memory_only: !on_disk });
         if in_memory {
             *unsent += bytes;
         }
         entry.state = CallState::Finished { interrupted, outcome };
-        if let Some(outbox) = outbox {
-            outbox.result(call_id);
+        if let Some(frames) = frames {
+            frames.result(call_id);
         }
     }
 
     /// Queues an event; returns false if it was dropped.
     fn event(&self, event: CallEvent) -> bool {
-        match self.outbox() {
-            Some(outbox) => outbox.event(event),
+        match self.frames() {
+            Some(frames) => frames.event(event),
             None => false,
         }
     }
@@ -345,8 +345,8 @@ impl Calls {
     /// From now on, no call is started.
     pub(crate) fn stop_accepting(&self) {
         self.table().stopping = true;
-        if let Some(outbox) = self.outbox() {
-            outbox.changed();
+        if let Some(frames) = self.frames() {
+            frames.changed();
         }
     }
 
@@ -365,8 +365,8 @@ impl Calls {
         }
     }
 
-    pub(crate) fn outbox(&self) -> Option<Arc<LinkOutbox>> {
-        self.table().outbox.clone()
+    pub(crate) fn frames(&self) -> Option<Arc<FrameQueue>> {
+        self.table().frames.clone()
     }
 
     fn table(&self) -> MutexGuard<'_, CallTable> {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use plexus_proto::node::{CallOrder, CancelReason, Order};
 
 use super::{CallState, CallTable, Calls};
-use crate::outbox::LinkOutbox;
+use crate::frame_queue::FrameQueue;
 
 impl Calls {
     /// Uses a new link: carries out the hub's orders and queues the results. Calls without an order are kept, so
     /// nothing is lost.
-    pub(crate) fn attach(self: &Arc<Self>, outbox: Arc<LinkOutbox>, orders: &[CallOrder]) {
+    pub(crate) fn attach(self: &Arc<Self>, frames: Arc<FrameQueue>, orders: &[CallOrder]) {
         for CallOrder { call_id, order } in orders {
             match order {
                 Order::Keep => {}
@@ -24,20 +24,20 @@ impl Calls {
         let mut table = self.table();
         for (call_id, entry) in &table.calls {
             if matches!(entry.state, CallState::Finished { .. }) {
-                outbox.result(*call_id);
+                frames.result(*call_id);
             }
         }
-        table.outbox = Some(outbox);
+        table.frames = Some(frames);
         table.reconciling = false;
     }
 
     /// Called when the link has ended. Calls that are not kept are dropped, running ones when they end.
-    pub(crate) fn detach(&self, outbox: &Arc<LinkOutbox>) {
+    pub(crate) fn detach(&self, frames: &Arc<FrameQueue>) {
         let mut table = self.table();
-        if !table.outbox.as_ref().is_some_and(|current| Arc::ptr_eq(current, outbox)) {
+        if !table.frames.as_ref().is_some_and(|current| Arc::ptr_eq(current, frames)) {
             return;
         }
-        table.outbox = None;
+        table.frames = None;
         table.drop_unsent_results();
     }
 

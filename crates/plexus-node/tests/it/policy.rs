@@ -11,7 +11,7 @@ use serde_json::json;
 use super::scripted_hub::{TestNode, failure, within};
 
 /// A program that succeeds whatever it is asked for, so every sandbox seems to work. Real ones are tested in
-/// `plexus-machine`.
+/// `plexus-machine`, and the level that a node reports in `plexus`.
 const LAUNCHER: &str = "/bin/true";
 
 async fn start(folder: &Path, policy: &str) -> TestNode {

@@ -78,7 +78,7 @@ pub(crate) async fn run(args: ExecArgs, invocation: &Invocation<'_>) -> anyhow::
     }
     let interactive = std::io::stdin().is_terminal();
     if args.tty {
-        return shell::run_in_terminal(invocation, &args.node, patience, arguments, env).await;
+        return shell::run_in_terminal(invocation, &args.node, patience, arguments, env, |_| {}).await;
     }
     arguments.insert("env".to_owned(), Value::Object(env));
     // Without --tty, input from a terminal is not passed on.
@@ -96,7 +96,7 @@ pub(crate) async fn run(args: ExecArgs, invocation: &Invocation<'_>) -> anyhow::
         return Ok(ExitCode::SUCCESS);
     }
     let JobEnd { code, note } = tokio::select! {
-        ended = console.follow() => ended?,
+        ended = console.follow(|_| {}) => ended?,
         failed = input(&console, has_input) => return Err(failed),
         failed = signals(&console) => return Err(failed),
     };

@@ -51,16 +51,18 @@ pub(crate) async fn run(args: ShellArgs, invocation: &Invocation<'_>) -> anyhow:
         arguments.insert("cwd".to_owned(), json!(cwd));
     }
     let patience = Duration::from_secs(args.patience);
-    run_in_terminal(invocation, &args.node, patience, arguments, Map::new()).await
+    run_in_terminal(invocation, &args.node, patience, arguments, Map::new(), output::raw_mode_note).await
 }
 
-/// Runs a command on a terminal of the node, connected to this terminal.
+/// Runs a command on a terminal of the node, connected to this terminal. If it is in a sandbox, calls `on_sandbox` with
+/// what commands can write.
 pub(crate) async fn run_in_terminal(
     invocation: &Invocation<'_>,
     node: &str,
     patience: Duration,
     mut arguments: Map<String, Value>,
     mut env: Map<String, Value>,
+    on_sandbox: impl Fn(&str),
 ) -> anyhow::Result<ExitCode> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::new(Exit::Usage, "standard input is not a terminal")
@@ -82,7 +84,7 @@ pub(crate) async fn run_in_terminal(
     let console = Console::start(remote, arguments).await?;
     let raw = RawMode::begin()?;
     let ended = tokio::select! {
-        ended = console.follow() => ended,
+        ended = console.follow(on_sandbox) => ended,
         escaped = forward_keys(&console) => match escaped {
             Ok(()) => {
                 hang_up(&console).await;

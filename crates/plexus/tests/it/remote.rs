@@ -2,7 +2,9 @@
 
 mod cp;
 mod cp_faults;
+mod documented;
 mod exec;
+mod sandbox;
 mod shell;
 
 use std::path::PathBuf;
@@ -28,13 +30,18 @@ struct Site {
 
 impl Site {
     async fn new() -> Self {
+        let mut site = Self::before_joining().await;
+        nodes::join(&site.plexus, &site.nas, &site.link.url(""), "nas", &[]).await;
+        site.start_node().await;
+        site
+    }
+
+    /// Before the machine has joined the hub.
+    async fn before_joining() -> Self {
         let (plexus, nas) = (crate::plexus(), crate::plexus());
         let hub = plexus.up().await;
         let link = FaultyLink::to(hub.address()).await;
-        nodes::join(&plexus, &nas, &link.url(""), "nas", &[]).await;
-        let mut site = Self { plexus, nas, hub: Some(hub), link, node: None };
-        site.start_node().await;
-        site
+        Self { plexus, nas, hub: Some(hub), link, node: None }
     }
 
     async fn start_node(&mut self) {
@@ -60,6 +67,14 @@ impl Site {
 
     async fn wait_until_online(&self) {
         self.hub().api_until("/api/v1/nodes/nas", |node| node["state"] == "online").await;
+    }
+
+    /// Whether commands of the node run in a sandbox; without one, nothing is refused. With `CI=true` there must be one.
+    async fn is_sandboxed(&self) -> bool {
+        let shown = self.nas.run(&["node", "policy", "--json"]).await.json(0);
+        let is_sandboxed = shown["sandbox"]["held"] != "none";
+        assert!(is_sandboxed || std::env::var_os("CI").is_none_or(|ci| ci != "true"), "no sandbox: {shown}");
+        is_sandboxed
     }
 
     /// A path in the working folder of the node, where relative paths begin.

@@ -21,8 +21,8 @@ use super::{LinkEnd, LinkProgress, Phase};
 /// Maximum number of frames of the machine waiting to be processed; a request with more waits.
 const INBOX: usize = 64;
 /// Maximum number, and bytes, of frames waiting to be fetched; then sending pauses until some are fetched.
-const OUTBOX: usize = 512;
-const OUTBOX_BYTES: usize = 2 * MAX_FRAME;
+const MAX_QUEUED: usize = 512;
+const MAX_QUEUED_BYTES: usize = 2 * MAX_FRAME;
 
 /// The newest polling link of each machine.
 #[derive(Debug, Default)]
@@ -206,7 +206,7 @@ impl Poll {
         if state.closed {
             return Err(LinkError::Closed(None));
         }
-        let full = state.frames.len() >= OUTBOX || state.bytes + text.len() > OUTBOX_BYTES;
+        let full = state.frames.len() >= MAX_QUEUED || state.bytes + text.len() > MAX_QUEUED_BYTES;
         if full && !state.frames.is_empty() {
             return Ok(false);
         }

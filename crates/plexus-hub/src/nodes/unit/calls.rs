@@ -1,4 +1,32 @@
 //! The calls of one machine, from before they are sent until their end is committed.
+//!
+//! # The state of a call
+//!
+//! A call without `keep` has no row and is only ever `Waiting`: its result or its caller removes it. The state
+//! of a call with `keep` is in three places: whether a task of this process awaits its end (`AwaitedCalls` in
+//! `plexus_tools::dispatcher::node_call`), its row in `node_calls`, and its `Stage` here. "Sent" means that `sent_to`
+//! is set, "either" is queued or sent, and "–" means none. These combinations occur:
+//!
+//! ```text
+//! awaited  row     stage               the call                     what follows
+//! yes      –       –                   has not begun                the row and the key are stored
+//! yes      queued  Waiting, unsent     waits for its machine        the row is marked as sent, or deleted
+//! yes      sent    Waiting, unsent     waits to be sent             it is sent, or refused
+//! yes      sent    Waiting, sent       may run                      its result, or its caller gives up
+//! yes      sent    Delivered           has ended                    its task deletes the row
+//! yes      sent    Concluding, Orphan  its result came again, late  the row is deleted, by the task or here
+//! yes      either  Abandoned           has no caller any more       its task deletes the row
+//! yes      –       any of these        is over                      `settled` removes it here
+//! no       queued  Orphan, unsent      is of an earlier process     the row is marked as sent, or expires
+//! no       sent    Orphan              is of an earlier process     its result; or it is lost or expires
+//! no       sent    Concluding          has ended                    the row is deleted, or it is an Orphan again
+//! no       –       Orphan, Concluding  is over                      `settled` removes it here
+//! no       either  –                   is left by a stopping hub    the next process adopts it as an Orphan
+//! ```
+//!
+//! The row decides. It is marked as sent before a queued call is sent, so a call whose row can be deleted as queued has
+//! not run. Whoever deletes the row records the end, in the same transaction. Two may try, such as a task and the
+//! conclusion of a late result; the second finds no row and records nothing.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -6,7 +6,6 @@
 mod args;
 mod collect;
 mod folder;
-mod head_and_tail;
 mod languages;
 mod report;
 mod running;
@@ -23,14 +22,13 @@ use plexus_tools::{CallError, Outcome, ToolContext, ToolOutput, ToolSpec, TypedT
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use super::output::{Live, Source as _};
+use super::output::{Captured, Live};
 use super::{CODE_EXEC, COMMAND};
 use crate::Machine;
 use crate::policy::CodeLimits;
 use crate::warden;
 use args::{ALIASES, Args, DEFAULT_TIME, MAX_TIME};
 use report::Output;
-use running::SnippetOutput;
 use snippet::{MARKER_VARIABLE, Snippet};
 
 /// The time to end all processes, to collect files and to answer.
@@ -81,7 +79,8 @@ impl TypedTool for CodeExec {
             .hint("Nothing was run. Wait for one to end.")
         })?;
         let snippet = Snippet::new(&self.machine, &self.folder, args)?;
-        let written = Arc::new(SnippetOutput::new(&snippet.id, snippet.retained()));
+        let id = snippet.id.clone();
+        let written = Arc::new(Captured::new(("job", &id), snippet.retained(), snippet.retained()));
         // The snippet ends with the call, and with the node.
         let unwanted = self.machine.supervisor.stopping(Stage::Work).child_token();
         let _leash = unwanted.clone().drop_guard();
@@ -104,7 +103,7 @@ impl TypedTool for CodeExec {
         let (ran, live) = tokio::join!(work, telling);
         let (output, text) = ran?;
         live.close(json!({
-            "job": written.id(),
+            "job": id,
             "exit_code": output.exit_code,
             "signal": output.signal,
             "timed_out": output.timed_out,

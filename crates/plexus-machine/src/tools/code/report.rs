@@ -4,9 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::collect::{Collected, CollectedFiles, LeftOut, OmittedReason};
-use super::head_and_tail::HeadAndTail;
 use crate::policy::CodeLimits;
-use crate::tools::output::{Decoded, both_streams, on_a_new_line};
+use crate::tools::output::{Excerpt, HeadAndTail, both_streams, on_a_new_line};
 use crate::tools::terminal::jobs::signals;
 use crate::warden::{Limit, Report};
 
@@ -38,8 +37,8 @@ pub(crate) struct Output {
     /// Number of processes that it left in the background, which were killed.
     #[serde(skip_serializing_if = "is_zero")]
     left_running: u64,
-    stdout: Shown,
-    stderr: Shown,
+    stdout: Excerpt,
+    stderr: Excerpt,
     /// New and changed files, or the requested ones.
     files: Vec<Collected>,
     /// Files that were selected but are not returned.
@@ -53,20 +52,6 @@ pub(crate) struct Output {
     note: Option<String>,
 }
 
-/// An output stream: all of it, or its beginning and end.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Shown {
-    /// The text; bytes that are not valid UTF-8 are replaced.
-    text: String,
-    /// Total size.
-    bytes: u64,
-    /// Some of the output is omitted and was not stored.
-    truncated: bool,
-    /// The bytes shown, if they are not valid UTF-8.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    base64: Option<String>,
-}
-
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
@@ -76,31 +61,16 @@ pub(super) fn json_length(value: &impl Serialize) -> usize {
     serde_json::to_vec(value).map_or(usize::MAX, |text| text.len())
 }
 
-impl Shown {
-    /// As much as fits into `max_bytes` bytes of JSON.
-    fn of(retained: &HeadAndTail, max_bytes: usize) -> Self {
-        let mut limit = max_bytes;
-        loop {
-            let shown = Self::within(retained, limit);
-            if json_length(&shown) <= max_bytes || limit < 64 {
-                return shown;
-            }
-            // Control characters and binary data take several times their size.
-            limit /= 2;
+/// As much of an output as fits into `max_bytes` bytes of JSON.
+fn excerpt(retained: &HeadAndTail, max_bytes: usize) -> Excerpt {
+    let mut limit = max_bytes;
+    loop {
+        let excerpt = Excerpt::within(retained, limit);
+        if json_length(&excerpt) <= max_bytes || limit < 64 {
+            return excerpt;
         }
-    }
-
-    fn within(retained: &HeadAndTail, limit: usize) -> Self {
-        let ends = retained.ends(limit);
-        let Decoded { text, base64 } = match &ends.last {
-            None => Decoded::of(&ends.first),
-            Some(last) => Decoded::of_ends(
-                &ends.first,
-                &format!("{} bytes omitted and not stored", ends.left_out),
-                last,
-            ),
-        };
-        Self { text, bytes: retained.size(), truncated: ends.last.is_some(), base64 }
+        // Control characters and binary data take several times their size.
+        limit /= 2;
     }
 }
 
@@ -129,8 +99,8 @@ impl Output {
             cpu_ms: millis(report.cpu),
             peak_memory: Some(report.memory).filter(|bytes| *bytes > 0),
             left_running: report.left,
-            stdout: Shown::of(ran.stdout, STDOUT),
-            stderr: Shown::of(ran.stderr, STDERR),
+            stdout: excerpt(ran.stdout, STDOUT),
+            stderr: excerpt(ran.stderr, STDERR),
             files: Vec::new(),
             files_left_out: Vec::new(),
             files_not_named: 0,
@@ -147,8 +117,8 @@ impl Output {
 
     /// The text form for models: the output first, then files, and the state last.
     pub(super) fn text(&self, ran: &RunResult<'_>) -> String {
-        let stdout = Shown::within(ran.stdout, STDOUT_SHOWN).text;
-        let stderr = Shown::within(ran.stderr, STDERR_SHOWN).text;
+        let stdout = Excerpt::within(ran.stdout, STDOUT_SHOWN).text;
+        let stderr = Excerpt::within(ran.stderr, STDERR_SHOWN).text;
         let mut text = both_streams(Some(&stdout), Some(&stderr));
         let mut max_bytes = FILES_SHOWN;
         for file in &self.files {

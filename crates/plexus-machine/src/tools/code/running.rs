@@ -3,19 +3,16 @@
 use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
-use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::head_and_tail::HeadAndTail;
 use crate::launch::{Launch, Launcher, packed};
-use crate::tools::output::{Source, Stream};
+use crate::tools::output::{Captured, Stream};
 use crate::warden::Report;
 
 const BLOCK: usize = 64 << 10;
@@ -26,72 +23,26 @@ const END_TIMEOUT: Duration = Duration::from_secs(15);
 /// The maximum size of a report.
 const MAX_REPORT: u64 = 64 << 10;
 
-/// The output of a snippet.
-#[derive(Debug)]
-pub(super) struct SnippetOutput {
-    id: String,
-    stdout: Mutex<HeadAndTail>,
-    stderr: Mutex<HeadAndTail>,
-    ended: watch::Sender<bool>,
-}
-
-impl SnippetOutput {
-    pub(super) fn new(id: &str, bytes: usize) -> Self {
-        Self {
-            id: id.to_owned(),
-            stdout: Mutex::new(HeadAndTail::new(bytes)),
-            stderr: Mutex::new(HeadAndTail::new(bytes)),
-            ended: watch::Sender::new(false),
-        }
-    }
-
-    pub(super) fn retained(&self, stream: Stream) -> std::sync::MutexGuard<'_, HeadAndTail> {
-        let retained = match stream {
-            Stream::Stdout => &self.stdout,
-            Stream::Stderr => &self.stderr,
-        };
-        retained.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn end(&self) {
-        self.ended.send_replace(true);
-    }
-
-    /// Reads until the end, or until more than `limit` bytes were read; returns whether that was exceeded.
-    async fn read_stream(&self, stream: Stream, from: Option<impl AsyncRead + Unpin>, limit: u64) -> bool {
-        let Some(mut from) = from else { return false };
-        let mut block = vec![0; BLOCK];
-        loop {
-            match from.read(&mut block).await {
-                Ok(0) | Err(_) => return false,
-                Ok(bytes) => {
-                    let mut retained = self.retained(stream);
-                    retained.push(&block[..bytes]);
-                    if retained.size() > limit {
-                        return true;
-                    }
+/// Reads until the end, or until more than `limit` bytes were read; returns whether that was exceeded.
+async fn read_stream(
+    written: &Captured,
+    stream: Stream,
+    from: Option<impl AsyncRead + Unpin>,
+    limit: u64,
+) -> bool {
+    let Some(mut from) = from else { return false };
+    let mut block = vec![0; BLOCK];
+    loop {
+        match from.read(&mut block).await {
+            Ok(0) | Err(_) => return false,
+            Ok(bytes) => {
+                let mut retained = written.retained(stream);
+                retained.push(&block[..bytes]);
+                if retained.size() > limit {
+                    return true;
                 }
             }
         }
-    }
-}
-
-impl Source for SnippetOutput {
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn size(&self, stream: Stream) -> u64 {
-        self.retained(stream).size()
-    }
-
-    async fn part(&self, stream: Stream, from: u64, limit: usize) -> Option<(u64, Vec<u8>)> {
-        Some(self.retained(stream).part(from, limit))
-    }
-
-    async fn ended(&self) {
-        // `self` owns the sender, so the channel cannot close during the wait.
-        let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
 }
 
@@ -119,7 +70,7 @@ pub(super) enum RunEnd {
 /// Runs a snippet until it ends or is cancelled.
 pub(super) async fn run(
     start: &Start,
-    written: &SnippetOutput,
+    written: &Captured,
     unwanted: &CancellationToken,
 ) -> io::Result<RunEnd> {
     let (mut control, theirs) = UnixStream::pair()?;
@@ -128,8 +79,8 @@ pub(super) async fn run(
     let (mut too_much, mut report_bytes) = (false, Vec::new());
     {
         let reading = async {
-            let stdout = written.read_stream(Stream::Stdout, stdout, start.most_output);
-            let stderr = written.read_stream(Stream::Stderr, stderr, start.most_output);
+            let stdout = read_stream(written, Stream::Stdout, stdout, start.most_output);
+            let stderr = read_stream(written, Stream::Stderr, stderr, start.most_output);
             tokio::pin!(stdout, stderr);
             // One stream over the limit is enough; a single closed stream is not the end.
             tokio::select! {

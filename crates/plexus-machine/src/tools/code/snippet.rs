@@ -15,12 +15,12 @@ use super::args::{self, Args, DEFAULT_TIME, InputFile, wrong};
 use super::collect::{self, CollectedFiles, FileSelection, FileSnapshot};
 use super::folder::SnippetFolder;
 use super::report::{Output, RunResult};
-use super::running::{self, RunEnd, SnippetOutput, Start};
+use super::running::{self, RunEnd, Start};
 use super::{CODE_EXEC, MAX_ENTRIES, max_output};
 use crate::Machine;
 use crate::launch::{Launch, Launcher, Limits, Sandbox};
 use crate::policy::CodeLimits;
-use crate::tools::output::Stream;
+use crate::tools::output::{Captured, Stream};
 use crate::tools::{SANDBOX_OWNER_HINT, variables};
 use crate::warden::{self, Limit, Report};
 
@@ -95,7 +95,7 @@ impl Snippet {
     /// Runs the snippet. Nothing of it remains afterwards.
     pub(super) async fn run(
         mut self,
-        written: &Arc<SnippetOutput>,
+        written: &Arc<Captured>,
         unwanted: &CancellationToken,
     ) -> Result<(Output, String), CallError> {
         let (parent, id) = (self.parent.clone(), self.id.clone());
@@ -157,7 +157,7 @@ impl Snippet {
     async fn answer(
         self,
         ended: RunEnd,
-        written: &Arc<SnippetOutput>,
+        written: &Arc<Captured>,
         before: FileSnapshot,
         snippet_folder: Arc<SnippetFolder>,
     ) -> Result<(Output, String), CallError> {

@@ -27,8 +27,8 @@ const BEHIND: u64 = 4 * CHUNK as u64;
 
 /// The output of a running or ended program.
 pub(in crate::tools) trait Source: Sync {
-    /// The id by which subscribers know it.
-    fn id(&self) -> &str;
+    /// The field and the id by which subscribers know it.
+    fn id(&self) -> (&'static str, &str);
 
     /// The total number of bytes written.
     fn size(&self, stream: Stream) -> u64;
@@ -122,9 +122,8 @@ impl<'l, S: Source> Live<'l, S> {
         let limit = CHUNK.min(self.remaining_bytes);
         if limit == 0 {
             self.streams[index].at = size;
-            let (job, skipped) = (self.source.id(), size - at);
-            let progress = json!({ "job": job, "stream": stream, "offset": size, "skipped": skipped });
-            return self.context.emit("terminal_output", payload(progress));
+            let progress = json!({ "stream": stream, "offset": size, "skipped": size - at });
+            return self.emit_output(progress);
         }
         // The rest is sent as one event.
         let behind = if last { limit as u64 } else { BEHIND };
@@ -136,7 +135,7 @@ impl<'l, S: Source> Live<'l, S> {
             return false;
         }
         let decoded = Decoded::of(bytes);
-        let mut event = json!({ "job": self.source.id(), "stream": stream, "offset": offset });
+        let mut event = json!({ "stream": stream, "offset": offset });
         if offset > at {
             event["skipped"] = json!(offset - at);
         }
@@ -148,7 +147,14 @@ impl<'l, S: Source> Live<'l, S> {
         }
         self.streams[index].at = offset + complete as u64;
         self.remaining_bytes -= complete;
-        self.context.emit("terminal_output", payload(event))
+        self.emit_output(event)
+    }
+
+    fn emit_output(&self, event: Value) -> bool {
+        let (field, id) = self.source.id();
+        let mut payload = payload(event);
+        payload.insert(field.to_owned(), Value::from(id));
+        self.context.emit("terminal_output", payload)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Program output as text, complete or truncated, during a run and after its end.
 
 mod captured;
+mod head_and_tail;
 mod live;
 mod text;
 
@@ -8,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(super) use captured::{Captured, Excerpt};
+pub(super) use head_and_tail::HeadAndTail;
 pub(super) use live::{Live, Source};
 pub(super) use text::{Decoded, base64, rest_of_character, whole_characters};
 

@@ -15,7 +15,6 @@
 
 mod args;
 mod client;
-mod live;
 mod marker_filter;
 mod master;
 mod pool;
@@ -40,8 +39,8 @@ use tokio::time::Instant;
 use crate::Machine;
 use crate::files::Files;
 use crate::tools::COMMAND;
+use crate::tools::output::{Live, Stream};
 use args::{ALIASES, Args, DEFAULT_TIME, MAX_TIME, SshAction};
-use live::Live;
 use pool::Pool;
 use remote::{Program, RunError};
 use report::{CommandEnd, Output};
@@ -124,13 +123,20 @@ impl SshExec {
         let program = program(&mut args)?;
         let (began, limit) = (Instant::now(), limit(&args));
         let deadline = began + limit;
-        let mut live = Live::new(context, &target.host);
-        let result = loop {
+        let (result, output) = loop {
             let leased = self.pool.lease(context.session_id, &target);
             let leased = tokio::time::timeout_at(deadline, leased).await;
             let lease = leased.map_err(|_| out_of_time(&target, limit).before_it_ran())??;
-            match remote::run(&self.pool, lease, &program, deadline, &mut live).await {
-                Ok(result) => break result,
+            let output = remote::captured(&target.host);
+            let run = async {
+                let ran = remote::run(&self.pool, lease, &program, deadline, &output).await;
+                output.end();
+                ran
+            };
+            let mut live = Live::from_start(context, &output);
+            let (ran, ()) = tokio::join!(run, live.until_end());
+            match ran {
+                Ok(result) => break (result, output),
                 // Each attempt uses another connection; only the timeout ends the loop.
                 Err(RunError::Gone) => continue,
                 Err(RunError::For(error)) => return Err(error),
@@ -146,8 +152,8 @@ impl SshExec {
         Ok(Output {
             host: Some(target.host),
             end: Some(end),
-            stdout: Some(result.stdout.excerpt()),
-            stderr: Some(result.stderr.excerpt()),
+            stdout: Some(output.excerpt(Stream::Stdout)),
+            stderr: Some(output.excerpt(Stream::Stderr)),
             ..Output::default()
         })
     }

@@ -19,11 +19,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Child;
 use tokio::time::Instant;
 
-use super::live::Live;
 use super::marker_filter::{MarkedEnd, MarkerFilter};
 use super::master::ssh_start_error;
 use super::pool::{Lease, Pool};
-use crate::tools::output::Captured;
+use crate::tools::output::{Captured, Stream};
 
 /// Has the same meaning in csh, fish and sh.
 const OPENING: &str = r#"exec sh -c 'echo "plexus-ready $$" >&2; IFS= read -r p && eval "$p"'"#;
@@ -38,9 +37,9 @@ const END_TIMEOUT: Duration = Duration::from_secs(6);
 pub(super) const LOSS_DETECTION_TIME: Duration = Duration::from_secs(2);
 const BLOCK: usize = 32 << 10;
 
-/// The number of bytes retained of the beginning of an output, and as many of its end.
-const STDOUT_SHOWN: usize = 24 << 10;
-const STDERR_SHOWN: usize = 8 << 10;
+/// The number of bytes retained of each output.
+const STDOUT_SHOWN: usize = 48 << 10;
+const STDERR_SHOWN: usize = 16 << 10;
 
 /// A command to run on a host.
 #[derive(Debug)]
@@ -72,8 +71,11 @@ pub(super) struct CommandResult {
     pub(super) exit_code: Option<i32>,
     pub(super) timed_out: bool,
     pub(super) left_running: bool,
-    pub(super) stdout: Captured,
-    pub(super) stderr: Captured,
+}
+
+/// The output of a command on a host.
+pub(super) fn captured(host: &str) -> Captured {
+    Captured::new(("host", host), STDOUT_SHOWN, STDERR_SHOWN)
 }
 
 pub(super) async fn run(
@@ -81,7 +83,7 @@ pub(super) async fn run(
     lease: Lease,
     program: &Program,
     deadline: Instant,
-    live: &mut Live<'_>,
+    output: &Captured,
 ) -> Result<CommandResult, RunError> {
     let lease = Arc::new(lease);
     let started = pool
@@ -92,27 +94,21 @@ pub(super) async fn run(
     let mut process = Process::of(started)?;
     let nonce = format!("{:032x}", rand::random::<u128>());
     let mut marker_filter = MarkerFilter::new(&nonce);
-    let mut result = CommandResult {
-        exit_code: None,
-        timed_out: false,
-        left_running: false,
-        stdout: Captured::new(STDOUT_SHOWN),
-        stderr: Captured::new(STDERR_SHOWN),
-    };
-    let ready = process.wait_ready(&mut marker_filter, &mut result);
+    let mut result = CommandResult { exit_code: None, timed_out: false, left_running: false };
+    let ready = process.wait_ready(&mut marker_filter, output);
     let number = match tokio::time::timeout_at(deadline.min(Instant::now() + SHELL_TIMEOUT), ready).await {
         Ok(Some(number)) => number,
-        Ok(None) => return Err(not_started_error(&lease, result).await),
+        Ok(None) => return Err(not_started_error(&lease, output).await),
         Err(_) => return Err(unresponsive_error(&lease).into()),
     };
     let mut guard = RemoteCommandGuard { pool: pool.clone(), lease: lease.clone(), number: Some(number) };
-    let ended = process.exchange(program, &nonce, &mut marker_filter, &mut result, live, deadline);
+    let ended = process.exchange(program, &nonce, &mut marker_filter, output, deadline);
     match ended.await {
         End::TimedOut => {
             result.timed_out = true;
             guard.number = None;
             end_on_host(pool, &lease, number).await;
-            process.read_remaining_output(&mut marker_filter, &mut result, live).await;
+            process.read_remaining_output(&mut marker_filter, output).await;
             result.exit_code = marker_filter.ended().and_then(MarkedEnd::code);
             return Ok(result);
         }
@@ -122,8 +118,8 @@ pub(super) async fn run(
     guard.number = None;
     match marker_filter.ended() {
         Some(MarkedEnd::Code(code)) => result.exit_code = Some(code),
-        Some(MarkedEnd::NoFolder) => return Err(missing_folder_error(program, result).into()),
-        None if lease.is_lost(LOSS_DETECTION_TIME).await => return Err(lost_error(&lease, result).into()),
+        Some(MarkedEnd::NoFolder) => return Err(missing_folder_error(program, output).into()),
+        None if lease.is_lost(LOSS_DETECTION_TIME).await => return Err(lost_error(&lease, output).into()),
         // The `sh` that would have reported was killed on the host with the command.
         None => {}
     }
@@ -156,24 +152,20 @@ impl Process {
     }
 
     /// The pid of the `sh`; `None` if the host did not start one.
-    async fn wait_ready(
-        &mut self,
-        marker_filter: &mut MarkerFilter,
-        result: &mut CommandResult,
-    ) -> Option<u32> {
+    async fn wait_ready(&mut self, marker_filter: &mut MarkerFilter, output: &Captured) -> Option<u32> {
         let stderr = self.stderr.as_mut()?;
         let mut block = vec![0; BLOCK];
         loop {
             match stderr.read(&mut block).await {
                 Ok(read @ 1..) => {
                     if let Some(number) =
-                        marker_filter.read_opening(&block[..read], &mut |bytes| result.stderr.push(bytes))
+                        marker_filter.read_opening(&block[..read], &mut |bytes| push_stderr(output, bytes))
                     {
                         return Some(number);
                     }
                 }
                 _ => {
-                    marker_filter.flush(&mut |bytes| result.stderr.push(bytes));
+                    marker_filter.flush(&mut |bytes| push_stderr(output, bytes));
                     let _ = tokio::time::timeout(OUTPUT_GRACE, self.child.wait()).await;
                     return None;
                 }
@@ -186,8 +178,7 @@ impl Process {
         program: &Program,
         nonce: &str,
         marker_filter: &mut MarkerFilter,
-        result: &mut CommandResult,
-        live: &mut Live<'_>,
+        output: &Captured,
         deadline: Instant,
     ) -> End {
         let stdin = self.stdin.take();
@@ -207,48 +198,39 @@ impl Process {
             tokio::select! {
                 () = &mut feed, if !fed => fed = true,
                 read = read(&mut self.stdout, &mut out), if self.stdout.is_some() => {
-                    result.stdout.push(&out[..read]);
-                    live.stdout(&out[..read]);
+                    output.retained(Stream::Stdout).push(&out[..read]);
                 }
                 read = read(&mut self.stderr, &mut err), if self.stderr.is_some() => {
-                    marker_filter.read_closing(&err[..read], &mut |bytes| {
-                        result.stderr.push(bytes);
-                        live.stderr(bytes);
-                    });
+                    marker_filter.read_closing(&err[..read], &mut |bytes| push_stderr(output, bytes));
                 }
                 () = tokio::time::sleep_until(deadline) => return End::TimedOut,
-                () = live.due() => live.send(),
-                () = tokio::time::sleep(OUTPUT_GRACE), if marker_filter.ended().is_some() => {
-                    live.send();
-                    return End::Left;
-                }
+                () = tokio::time::sleep(OUTPUT_GRACE), if marker_filter.ended().is_some() => return End::Left,
             }
         }
-        marker_filter.flush(&mut |bytes| result.stderr.push(bytes));
-        live.send();
+        marker_filter.flush(&mut |bytes| push_stderr(output, bytes));
         End::Closed
     }
 
     /// Reads the remaining output of a command that was ended.
-    async fn read_remaining_output(
-        &mut self,
-        marker_filter: &mut MarkerFilter,
-        result: &mut CommandResult,
-        live: &mut Live<'_>,
-    ) {
+    async fn read_remaining_output(&mut self, marker_filter: &mut MarkerFilter, output: &Captured) {
         let (mut out, mut err) = (vec![0; BLOCK], vec![0; BLOCK]);
         while self.stdout.is_some() || self.stderr.is_some() {
             tokio::select! {
-                read = read(&mut self.stdout, &mut out), if self.stdout.is_some() => result.stdout.push(&out[..read]),
+                read = read(&mut self.stdout, &mut out), if self.stdout.is_some() => {
+                    output.retained(Stream::Stdout).push(&out[..read]);
+                }
                 read = read(&mut self.stderr, &mut err), if self.stderr.is_some() => {
-                    marker_filter.read_closing(&err[..read], &mut |bytes| result.stderr.push(bytes));
+                    marker_filter.read_closing(&err[..read], &mut |bytes| push_stderr(output, bytes));
                 }
                 () = tokio::time::sleep(OUTPUT_GRACE) => break,
             }
         }
-        marker_filter.flush(&mut |bytes| result.stderr.push(bytes));
-        live.send();
+        marker_filter.flush(&mut |bytes| push_stderr(output, bytes));
     }
+}
+
+fn push_stderr(output: &Captured, bytes: &[u8]) {
+    output.retained(Stream::Stderr).push(bytes);
 }
 
 /// Returns the number of bytes read; at the end, the stream is closed.
@@ -335,19 +317,19 @@ pub(super) fn shell_line(argv: &[String]) -> String {
 }
 
 /// The last lines of the error output, to append to an error message.
-fn stderr_text(stderr: Captured) -> String {
-    let text = stderr.excerpt().text;
+fn stderr_text(output: &Captured) -> String {
+    let text = output.excerpt(Stream::Stderr).text;
     let lines: Vec<_> =
         text.lines().map(|line| clean(line.as_bytes())).filter(|line| !line.is_empty()).collect();
     let last = lines[lines.len().saturating_sub(5)..].join("\n");
     if last.is_empty() { last } else { format!(":\n{}", cut(&last, 1_000)) }
 }
 
-async fn not_started_error(lease: &Lease, result: CommandResult) -> RunError {
+async fn not_started_error(lease: &Lease, output: &Captured) -> RunError {
     if lease.is_lost(LOSS_DETECTION_TIME).await {
         return RunError::Gone;
     }
-    RunError::For(refused_error(lease, &stderr_text(result.stderr)))
+    RunError::For(refused_error(lease, &stderr_text(output)))
 }
 
 fn refused_error(lease: &Lease, stderr_text: &str) -> CallError {
@@ -372,19 +354,20 @@ fn unresponsive_error(lease: &Lease) -> CallError {
         .before_it_ran()
 }
 
-fn missing_folder_error(program: &Program, result: CommandResult) -> CallError {
+fn missing_folder_error(program: &Program, output: &Captured) -> CallError {
     let cwd = program.cwd.as_deref().unwrap_or_default();
     CallError::new(
         ErrorCode::NotFound,
-        format!("the folder {cwd:?} cannot be entered on the host{}", stderr_text(result.stderr)),
+        format!("the folder {cwd:?} cannot be entered on the host{}", stderr_text(output)),
     )
     .hint("Nothing was run. Give a `cwd` that exists.")
     .before_it_ran()
 }
 
-fn lost_error(lease: &Lease, result: CommandResult) -> CallError {
+fn lost_error(lease: &Lease, output: &Captured) -> CallError {
     let message = format!("the connection to {} was lost while the command ran", lease.target());
-    let details = json!({ "stdout": result.stdout.excerpt(), "stderr": result.stderr.excerpt() });
+    let details =
+        json!({ "stdout": output.excerpt(Stream::Stdout), "stderr": output.excerpt(Stream::Stderr) });
     CallError::new(ErrorCode::Interrupted, message)
         .hint("It may have completed, been interrupted, or still be running on the host: check before you repeat it. Its output so far is in the details.")
         .details(details)

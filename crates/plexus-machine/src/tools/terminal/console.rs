@@ -97,6 +97,9 @@ pub(crate) struct Output {
     /// The job has ended, and both streams are at their end.
     #[serde(skip_serializing_if = "Option::is_none")]
     over: Option<bool>,
+    /// At the beginning of a terminal: what the sandbox lets its commands write.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sandbox: Option<String>,
     /// Number of input bytes the job has received so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     taken: Option<u64>,
@@ -181,6 +184,7 @@ impl Console {
             stdout: Some(out),
             stderr: Some(err),
             over: Some(over),
+            sandbox: if job.record.pty && stdout == 0 { refusals::announcement(&self.machine) } else { None },
             ..Output::default()
         })
     }

@@ -10,8 +10,8 @@ use super::report::{JobState, LeftOut, Listed, Page, Shown};
 use crate::tools::output::{Decoded, Source, Stream, rest_of_character, whole_characters};
 
 impl Source for Job {
-    fn id(&self) -> &str {
-        &self.id
+    fn id(&self) -> (&'static str, &str) {
+        ("job", &self.id)
     }
 
     fn size(&self, stream: Stream) -> u64 {

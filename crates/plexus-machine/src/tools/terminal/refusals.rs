@@ -1,4 +1,7 @@
-//! Explains sandbox refusals, of which a program only reports a permission error.
+//! Tells callers about the sandbox: at the start of a terminal, and after a refusal, of which a program only reports a
+//! permission error.
+
+mod recognition;
 
 use plexus_tools::CallError;
 
@@ -6,22 +9,42 @@ use super::jobs::{Exit, Job};
 use super::read;
 use crate::Machine;
 use crate::launch::SandboxLevel;
+use crate::policy::Policy;
 use crate::tools::output::Stream;
 
-/// What programs report if they may not write a file, in lower case: the texts of the C library and of Go, and the
-/// codes that Node.js prints.
-const REFUSALS: [&str; 6] =
-    ["read-only file system", "permission denied", "operation not permitted", "eacces", "eperm", "erofs"];
 /// The number of bytes at the end of an output that are searched for a refusal.
 const SEARCHED: u64 = 64 << 10;
 
+/// The level of the sandbox, if there is one.
+fn level(machine: &Machine, policy: &Policy) -> Option<SandboxLevel> {
+    machine.sandbox_level(policy).ok().filter(|level| *level != SandboxLevel::None)
+}
+
+/// What the sandbox lets commands write, on one line, for the start of a terminal.
+pub(super) fn announcement(machine: &Machine) -> Option<String> {
+    let policy = machine.policy.now();
+    let level = level(machine, &policy)?;
+    let folders: Vec<_> =
+        policy.files.write.iter().map(|pattern| pattern.as_path().display().to_string()).collect();
+    let writable = match &folders[..] {
+        [] => "cannot write any folder".to_owned(),
+        folders => format!(
+            "can write below {}, except directly in folders that contain something protected, such as the home folder",
+            folders.join(" and ")
+        ),
+    };
+    let place = machine
+        .work_folder()
+        .map_or_else(|_| String::new(), |work| format!("; the working folder is {}", work.display()));
+    Some(format!("the sandbox {level} restricts this terminal: commands {writable}{place}"))
+}
+
 /// A possible reason why a command failed, given its output.
 pub(super) fn note(machine: &Machine, output: &str) -> Option<String> {
-    if !reports_refusal(output) {
+    if !recognition::reports_refusal(output) {
         return None;
     }
-    let level =
-        machine.sandbox_level(&machine.policy.now()).ok().filter(|level| *level != SandboxLevel::None)?;
+    let level = level(machine, &machine.policy.now())?;
     let instead = match machine.work_folder() {
         Ok(work) => format!("Use the working folder {}, where commands start", work.display()),
         Err(_) => "Use one of their subfolders".to_owned(),
@@ -31,11 +54,6 @@ pub(super) fn note(machine: &Machine, output: &str) -> Option<String> {
          policy names, but cannot create files directly in a folder that contains something protected, such as the \
          home folder. {instead}"
     ))
-}
-
-fn reports_refusal(output: &str) -> bool {
-    let output = output.to_ascii_lowercase();
-    REFUSALS.iter().any(|refusal| output.contains(refusal))
 }
 
 /// The same for an ended job, if it failed. A terminal may have run many commands, and its exit code is that of the
@@ -52,6 +70,3 @@ pub(super) async fn note_of(machine: &Machine, job: &Job) -> Result<Option<Strin
     let part = read::part(spool, from, SEARCHED as usize).await.map_err(read::unreadable)?;
     Ok(note(machine, &String::from_utf8_lossy(&part.bytes)))
 }
-
-#[cfg(test)]
-mod tests;

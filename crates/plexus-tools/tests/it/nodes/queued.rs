@@ -1,11 +1,13 @@
 //! Calls that wait for their machine.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_proto::ErrorCode;
+use plexus_proto::{CallId, ErrorCode};
 use plexus_store::NodeCallState;
 use plexus_tools::{CallError, ToolContext, ToolOutput};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::{TestNodes, node, row, rows, shell, start_call};
@@ -22,24 +24,41 @@ fn offline_node() -> plexus_tools::nodes::NodeEntry {
 
 /// A tool that waits until the row of its call is no longer queued, as the hub does for a machine that comes.
 fn waiting() -> plexus_tools::Tool {
-    shell(|context: ToolContext, _| async move {
-        let cancel = context.cancel.clone();
-        let comes = async {
-            loop {
-                let row = context.store.read().await.unwrap().node_call(context.call_id).await.unwrap();
-                if row.is_some_and(|row| row.state == NodeCallState::Sent) {
-                    context.sent();
-                    return Ok(ToolOutput::new("ran", &()));
-                }
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::select! {
-            biased;
-            () = cancel.cancelled() => Err(CallError::new(ErrorCode::Cancelled, "given up").before_it_ran()),
-            ran = comes => ran,
-        }
+    waiting_from(Arc::default())
+}
+
+/// The same, with a notification when it begins; the time in the queue has begun when the notification is seen.
+fn waiting_from(begun: Arc<Notify>) -> plexus_tools::Tool {
+    shell(move |context: ToolContext, _| {
+        begun.notify_one();
+        until_sent(context)
     })
+}
+
+async fn until_sent(context: ToolContext) -> Result<ToolOutput, CallError> {
+    let cancel = context.cancel.clone();
+    let comes = async {
+        loop {
+            let row = context.store.read().await.unwrap().node_call(context.call_id).await.unwrap();
+            if row.is_some_and(|row| row.state == NodeCallState::Sent) {
+                context.sent();
+                return Ok(ToolOutput::new("ran", &()));
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => Err(CallError::new(ErrorCode::Cancelled, "given up").before_it_ran()),
+        ran = comes => ran,
+    }
+}
+
+/// Lets more than the second pass for which the calls here are queued.
+async fn let_a_queue_expire() {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_millis(1_100)).await;
+    tokio::time::resume();
 }
 
 #[tokio::test]
@@ -67,10 +86,14 @@ async fn queued_call_runs_when_its_node_connects() {
 #[tokio::test]
 async fn queued_call_fails_when_its_node_does_not_connect_in_time() {
     bounded(async {
-        let hub = Hub::with([waiting()]).await;
+        let begun = Arc::new(Notify::new());
+        let hub = Hub::with([waiting_from(begun.clone())]).await;
         let machines = TestNodes::of([offline_node()]);
         hub.dispatcher.set_nodes(machines.clone());
-        let reply = hub.dispatcher.call(hub.admin(), keyed("shell", queued(1), "k")).await;
+        let (_, reply) = start_call(&hub, keyed("shell", queued(1), "k"));
+        begun.notified().await;
+        let_a_queue_expire().await;
+        let reply = reply.await.unwrap();
         let error = reply.result.unwrap_err();
         assert_eq!(error.code, ErrorCode::DeadlineExceeded);
         assert_eq!(error.message, "the node nas did not connect within the 1 s that the call was queued");
@@ -99,7 +122,15 @@ async fn call_sent_just_before_queue_expiry_is_awaited() {
             let sent =
                 context.store.write(move |conn| Box::pin(conn.send_node_call(call_id, Uuid::nil()))).await;
             assert!(sent.unwrap());
-            tokio::time::sleep(Duration::from_millis(1_300)).await;
+            let_a_queue_expire().await;
+            // The writer is first in, first out, so the attempt to expire the call precedes the later of these.
+            for _ in 0..5 {
+                context
+                    .store
+                    .write(|conn| Box::pin(conn.send_node_call(CallId::new(), Uuid::nil())))
+                    .await
+                    .unwrap();
+            }
             Ok(ToolOutput::new("ran", &()))
         });
         let hub = Hub::with([tool]).await;

@@ -55,9 +55,9 @@ impl Activity {
         self.at(&self.last_message)
     }
 
-    /// When a call last began or ended.
-    pub(super) fn last_call(&self) -> Instant {
-        self.at(&self.called)
+    /// Since when nothing was called or heard; `None` while a call is in flight.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        (self.in_flight() == 0).then(|| self.at(&self.called).max(self.last_message_at()))
     }
 
     pub(in crate::supervision) fn in_flight(&self) -> usize {

@@ -161,8 +161,8 @@ impl<'u> Monitor<'u> {
         if let Some(ping) = self.ping_due() {
             due = due.min(ping);
         }
-        if self.may_idle() {
-            due = due.min(self.idle_at());
+        if let Some(idle) = self.idle_at() {
+            due = due.min(idle);
         }
         due
     }
@@ -181,23 +181,19 @@ impl<'u> Monitor<'u> {
         self.offered_at.map_or(now, |at| now.max(at + self.unit.shared.timing.relist))
     }
 
-    /// A server is not idle while calls run or resources are watched; the idle time starts at the end of the
-    /// last call.
-    fn may_idle(&self) -> bool {
+    /// When a lazy server is stopped. `None` while calls run or resources are watched; the idle time starts at the end
+    /// of the last call.
+    fn idle_at(&self) -> Option<Instant> {
         let is_lazy = self.unit.config().is_some_and(|config| config.lazy);
-        is_lazy && self.unit.activity.in_flight() == 0 && self.unit.watches.is_empty()
-    }
-
-    fn idle_at(&self) -> Instant {
-        self.unit.activity.last_call().max(self.unit.activity.last_message_at())
-            + self.unit.shared.timing.idle
+        let since = self.unit.activity.idle_since().filter(|_| is_lazy && self.unit.watches.is_empty())?;
+        Some(since + self.unit.shared.timing.idle)
     }
 
     /// Performs the actions that are due.
     fn run_due_actions(&mut self) -> Option<MonitorEnd> {
         let (unit, client, now) = (self.unit, self.client, Instant::now());
         let timing = &unit.shared.timing;
-        if self.may_idle() && self.idle_at() <= now {
+        if self.idle_at().is_some_and(|at| at <= now) {
             return Some(MonitorEnd::Idle);
         }
         if self.list_or_ping.is_none() && self.relist && self.listed_at + self.pause <= now {

@@ -119,12 +119,6 @@ async fn detached_command_keeps_running_and_input_is_not_recorded() {
     assert!(code != 0 && (stderr.contains("disables it") || stderr.contains("has no tool")), "{stderr}");
 }
 
-/// Whether commands of the node run in a sandbox; without one, nothing is refused.
-pub(super) async fn is_sandboxed(site: &Site) -> bool {
-    let shown = site.nas.run(&["node", "policy", "--json"]).await.json(0);
-    shown["sandbox"]["held"] != "none"
-}
-
 #[tokio::test]
 async fn refusal_by_the_sandbox_is_explained() {
     let site = Site::new().await;
@@ -132,7 +126,7 @@ async fn refusal_by_the_sandbox_is_explained() {
     assert_eq!((code, &*stderr), (0, ""), "in the working folder nothing is refused");
     let new = site.in_node_home("new").display().to_string();
     let (code, _, stderr) = site.run(&["exec", "nas", "--", "mkdir", &new]).await;
-    match is_sandboxed(&site).await {
+    match site.is_sandboxed().await {
         true => {
             assert_eq!(code, 1, "{stderr}");
             let work = site.on_node("").display().to_string();

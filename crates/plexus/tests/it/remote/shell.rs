@@ -40,9 +40,16 @@ async fn shell_passes_keys_window_size_and_exit_code() {
 }
 
 #[tokio::test]
-async fn shell_starts_in_the_working_folder_and_explains_refusals() {
+async fn shell_starts_in_the_working_folder_and_explains_the_sandbox() {
     let site = Site::new().await;
+    let is_sandboxed = site.is_sandboxed().await;
     let mut terminal = start(&site, &["shell", "nas"]);
+    if is_sandboxed {
+        // What can be written is said before anything is refused.
+        let work = site.on_node("").display().to_string();
+        terminal.expect(&format!("can write below {}", site.nas.home().display())).await;
+        terminal.expect(&format!("the working folder is {}]", work.trim_end_matches('/'))).await;
+    }
     terminal.send("mkdir inbox && echo made-in-$PWD.\r").await;
     terminal
         .expect(&format!("made-in-{}.", site.on_node("").display().to_string().trim_end_matches('/')))
@@ -51,7 +58,7 @@ async fn shell_starts_in_the_working_folder_and_explains_refusals() {
     terminal.send("mkdir ~/new; echo tried-$((1 + 1))\r").await;
     terminal.expect("tried-2").await;
     terminal.send("exit 0\r").await;
-    if super::exec::is_sandboxed(&site).await {
+    if is_sandboxed {
         terminal.expect("restricted to its policy by").await;
         assert!(!site.in_node_home("new").exists());
     }

@@ -10,6 +10,20 @@ fn timeout_without_any_message_makes_a_server_suspect() {
     assert!(timed_out_in_silence(1_000, 6_000, 900, timeout));
 }
 
+/// A time in the past would make the monitor of a lazy server loop without a pause.
+#[test]
+fn no_idle_time_passes_while_a_call_is_in_flight() {
+    let activity = Activity::new(Gauge::default());
+    assert!(activity.idle_since().is_some());
+    let (one, two) = (activity.begin(Duration::MAX), activity.begin(Duration::MAX));
+    assert_eq!(activity.idle_since(), None);
+    drop(one);
+    activity.record_message();
+    assert_eq!(activity.idle_since(), None);
+    drop(two);
+    assert!(activity.idle_since() >= Some(activity.last_message_at()));
+}
+
 #[test]
 fn any_message_clears_the_suspicion() {
     let activity = Activity::new(Gauge::default());

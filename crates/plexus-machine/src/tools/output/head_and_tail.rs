@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use crate::tools::output::{rest_of_character, whole_characters};
+use super::text::{rest_of_character, whole_characters};
 
 #[derive(Debug)]
-pub(super) struct HeadAndTail {
+pub(in crate::tools) struct HeadAndTail {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     /// The capacity of each in bytes.
@@ -15,24 +15,24 @@ pub(super) struct HeadAndTail {
 
 /// The beginning and the end of an output, or all of it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Ends {
-    pub(super) first: Vec<u8>,
+pub(in crate::tools) struct Ends {
+    pub(in crate::tools) first: Vec<u8>,
     /// `None` if `first` contains everything.
-    pub(super) last: Option<Vec<u8>>,
-    pub(super) left_out: u64,
+    pub(in crate::tools) last: Option<Vec<u8>>,
+    pub(in crate::tools) left_out: u64,
 }
 
 impl HeadAndTail {
-    pub(super) fn new(bytes: usize) -> Self {
+    pub(in crate::tools) fn new(bytes: usize) -> Self {
         Self { head: Vec::new(), tail: VecDeque::new(), half: bytes.div_ceil(2), size: 0 }
     }
 
     /// The total number of bytes written.
-    pub(super) fn size(&self) -> u64 {
+    pub(in crate::tools) fn size(&self) -> u64 {
         self.size
     }
 
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+    pub(in crate::tools) fn push(&mut self, bytes: &[u8]) {
         self.size += bytes.len() as u64;
         let (begin, rest) = bytes.split_at(bytes.len().min(self.half - self.head.len()));
         self.head.extend_from_slice(begin);
@@ -43,7 +43,7 @@ impl HeadAndTail {
     }
 
     /// Returns at most `limit` bytes from `from`, or from the first retained byte after it.
-    pub(super) fn part(&self, from: u64, limit: usize) -> (u64, Vec<u8>) {
+    pub(in crate::tools) fn part(&self, from: u64, limit: usize) -> (u64, Vec<u8>) {
         let head = self.head.len() as u64;
         let tail = self.size - self.tail.len() as u64;
         if from < head {
@@ -55,7 +55,7 @@ impl HeadAndTail {
     }
 
     /// Returns at most `limit` bytes, without splitting characters at the cuts.
-    pub(super) fn ends(&self, limit: usize) -> Ends {
+    pub(in crate::tools) fn ends(&self, limit: usize) -> Ends {
         let retained = self.head.len() + self.tail.len();
         let bytes = || self.head.iter().chain(&self.tail).copied();
         if self.size == retained as u64 && retained <= limit {

@@ -20,7 +20,7 @@ const MAX_EVENT_BYTES: usize = 1 << 20;
 const MAX_REFUSALS: usize = 256;
 
 #[derive(Debug, Default)]
-pub(crate) struct LinkOutbox {
+pub(crate) struct FrameQueue {
     queue: Mutex<Queue>,
     /// An item was queued.
     queued: Notify,
@@ -30,7 +30,7 @@ pub(crate) struct LinkOutbox {
 
 #[derive(Debug, Default)]
 struct Queue {
-    items: VecDeque<OutboxItem>,
+    items: VecDeque<QueuedFrame>,
     /// Calls whose results are queued; each is queued once, however often the hub asks.
     results: HashSet<CallId>,
     events: usize,
@@ -47,7 +47,7 @@ struct Queue {
 
 /// A frame to be sent.
 #[derive(Debug)]
-pub(crate) enum OutboxItem {
+pub(crate) enum QueuedFrame {
     Pong(u64),
     Ping(u64),
     /// An updated `hello`.
@@ -63,16 +63,16 @@ pub(crate) enum OutboxItem {
     Bye(String),
 }
 
-impl LinkOutbox {
+impl FrameQueue {
     pub(crate) fn ack(&self, call: CallId) {
-        self.lock_queue().items.push_back(OutboxItem::Ack(call));
+        self.lock_queue().items.push_back(QueuedFrame::Ack(call));
         self.queued.notify_one();
     }
 
     pub(crate) fn result(&self, call: CallId) {
         let mut queue = self.lock_queue();
         if queue.results.insert(call) {
-            queue.items.push_back(OutboxItem::Result(call));
+            queue.items.push_back(QueuedFrame::Result(call));
         }
         drop(queue);
         self.queued.notify_one();
@@ -88,7 +88,7 @@ impl LinkOutbox {
         }
         queue.events += 1;
         queue.event_bytes = bytes;
-        queue.items.push_back(OutboxItem::Event(event));
+        queue.items.push_back(QueuedFrame::Event(event));
         drop(queue);
         self.queued.notify_one();
         true
@@ -102,7 +102,7 @@ impl LinkOutbox {
                 let mut queue = self.lock_queue();
                 if queue.refusals < MAX_REFUSALS {
                     queue.refusals += 1;
-                    queue.items.push_back(OutboxItem::Refused(Box::new(result)));
+                    queue.items.push_back(QueuedFrame::Refused(Box::new(result)));
                     break;
                 }
             }
@@ -138,7 +138,7 @@ impl LinkOutbox {
     }
 
     /// The next frame to be sent. For one caller at a time.
-    pub(crate) async fn next(&self) -> OutboxItem {
+    pub(crate) async fn next(&self) -> QueuedFrame {
         loop {
             if let Some(item) = self.take() {
                 return item;
@@ -147,28 +147,28 @@ impl LinkOutbox {
         }
     }
 
-    fn take(&self) -> Option<OutboxItem> {
+    fn take(&self) -> Option<QueuedFrame> {
         let mut queue = self.lock_queue();
         // Heartbeats first: they are short, and useless when late.
         if let Some(n) = queue.pong.take() {
-            return Some(OutboxItem::Pong(n));
+            return Some(QueuedFrame::Pong(n));
         }
         if let Some(n) = queue.ping.take() {
-            return Some(OutboxItem::Ping(n));
+            return Some(QueuedFrame::Ping(n));
         }
         if std::mem::take(&mut queue.changed) {
-            return Some(OutboxItem::Changed);
+            return Some(QueuedFrame::Changed);
         }
-        let Some(item) = queue.items.pop_front() else { return queue.bye.take().map(OutboxItem::Bye) };
+        let Some(item) = queue.items.pop_front() else { return queue.bye.take().map(QueuedFrame::Bye) };
         match &item {
-            OutboxItem::Event(event) => {
+            QueuedFrame::Event(event) => {
                 queue.events -= 1;
                 queue.event_bytes -= event.payload.get().len();
             }
-            OutboxItem::Result(call) => {
+            QueuedFrame::Result(call) => {
                 queue.results.remove(call);
             }
-            OutboxItem::Refused(_) => {
+            QueuedFrame::Refused(_) => {
                 queue.refusals -= 1;
                 self.refusal_sent.notify_one();
             }
