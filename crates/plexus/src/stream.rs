@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use plexus_mcp::http_client::SseParser;
 use plexus_proto::{Event, StreamControl, StreamMessage};
 use reqwest::Response;
 use serde_json::value::RawValue;
@@ -85,17 +86,17 @@ impl Tail<'_> {
     ) -> anyhow::Result<()> {
         let mut query = self.filters.clone();
         query.push(self.start.clone());
-        let mut stream =
-            SseReader { response: self.hub.stream(self.path, &query).await?, buffer: Vec::new() };
+        let response = self.hub.stream(self.path, &query).await?;
+        let mut stream = SseReader { response, parser: SseParser::new(MAX_EVENT_BYTES) };
         state.connected_once = true;
         if std::mem::take(&mut state.disconnected) {
             self.out.note(&format!("{} is back", self.hub.url()));
         }
-        while let Some(message) = stream.next(self.hub).await? {
-            match decode(&message.data)? {
+        while let Some(data) = stream.next(self.hub).await? {
+            match decode(&data)? {
                 StreamMessage::Event(event) => {
                     state.has_events = true;
-                    print(self.out, &event, &message.data)?;
+                    print(self.out, &event, &data)?;
                 }
                 StreamMessage::Control(StreamControl::Live { .. }) if !self.follow => return Ok(()),
                 StreamMessage::Control(StreamControl::Pruned { after, through }) => {
@@ -104,8 +105,8 @@ impl Tail<'_> {
                 }
                 StreamMessage::Control(_) => {}
             }
-            if let Some(id) = message.id {
-                self.start = ("after", Some(id));
+            if let Some(id) = stream.parser.last_id() {
+                self.start = ("after", Some(id.to_owned()));
             }
         }
         if self.follow {
@@ -126,57 +127,32 @@ impl TailState {
     }
 }
 
-/// A server-sent event with data.
-struct SseMessage {
-    id: Option<String>,
-    data: Box<RawValue>,
-}
-
 struct SseReader {
     response: Response,
-    buffer: Vec<u8>,
+    parser: SseParser,
 }
 
 impl SseReader {
-    /// The next event, without comments. None at the end of the stream.
-    async fn next(&mut self, hub: &Hub) -> anyhow::Result<Option<SseMessage>> {
+    /// The data of the next event that has any. None at the end of the stream.
+    async fn next(&mut self, hub: &Hub) -> anyhow::Result<Option<Box<RawValue>>> {
         loop {
-            if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
-                let event: Vec<u8> = self.buffer.drain(..end + 2).collect();
-                match parse(&event)? {
-                    Some(message) => return Ok(Some(message)),
-                    None => continue,
-                }
-            }
-            if self.buffer.len() > MAX_EVENT_BYTES {
+            let event = self.parser.next_event().map_err(|_| {
                 let message =
                     format!("an event of {} is larger than {} MiB", hub.url(), MAX_EVENT_BYTES >> 20);
-                return Err(Failure::new(Exit::Failed, message).into());
+                Failure::new(Exit::Failed, message)
+            })?;
+            if let Some(event) = event {
+                let data = serde_json::from_slice(&event.data).map_err(|error| {
+                    let message = format!("the hub sent an event that is not JSON: {error}");
+                    Failure::new(Exit::Failed, message)
+                })?;
+                return Ok(Some(data));
             }
             match tokio::time::timeout(IDLE_TIMEOUT, self.response.chunk()).await {
-                Ok(Ok(Some(chunk))) => self.buffer.extend_from_slice(&chunk),
+                Ok(Ok(Some(chunk))) => self.parser.push(&chunk),
                 Ok(Ok(None)) | Err(_) => return Ok(None),
                 Ok(Err(error)) => return Err(hub.unreachable(&error).into()),
             }
-        }
-    }
-}
-
-fn parse(event: &[u8]) -> anyhow::Result<Option<SseMessage>> {
-    let (mut id, mut data) = (None, None);
-    for line in String::from_utf8_lossy(event).lines() {
-        match line.split_once(':') {
-            Some(("id", value)) => id = Some(value.trim().to_owned()),
-            Some(("data", value)) => data = Some(value.trim().to_owned()),
-            _ => {}
-        }
-    }
-    let Some(data) = data else { return Ok(None) };
-    match RawValue::from_string(data) {
-        Ok(data) => Ok(Some(SseMessage { id, data })),
-        Err(error) => {
-            let message = format!("the hub sent an event that is not JSON: {error}");
-            Err(Failure::new(Exit::Failed, message).into())
         }
     }
 }
