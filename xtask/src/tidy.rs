@@ -20,9 +20,10 @@ use crate::tree::Tree;
 
 type Check = fn(&Tree) -> Vec<Finding>;
 
-pub(crate) const CHECKS: [Check; 8] = [
+pub(crate) const CHECKS: [Check; 9] = [
     architecture::check,
     edges::check,
+    edges::check_table,
     libraries::check,
     module_docs::check,
     file_size::check,

@@ -7,14 +7,14 @@ use std::time::Duration;
 use plexus_kit::clock::from_millis;
 use plexus_kit::{Stage, Supervisor};
 use plexus_proto::Timestamp;
+use plexus_store::IdempotencyRecord;
 
 use crate::services::Services;
 
 /// Maximum delay until revocations made by other hubs are noticed.
 const REVOCATIONS: Duration = Duration::from_millis(500);
 const SWEEP: Duration = Duration::from_secs(3600);
-/// Results of idempotency keys are retained for a week, MCP sessions for 30 days.
-const KEEP_RESULTS: Duration = Duration::from_secs(7 * 24 * 3600);
+/// MCP sessions are retained for 30 days.
 const KEEP_MCP_SESSIONS: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Tokens stay listed for 30 days after they expire.
 const KEEP_TOKENS: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -152,13 +152,13 @@ pub(crate) fn start(services: &Arc<Services>, supervisor: &Supervisor) {
 
 async fn sweep_once(services: &Services) -> Result<(), plexus_store::StoreError> {
     let now = services.clock.now();
-    let (results, sessions) = (before(now, KEEP_RESULTS), before(now, KEEP_MCP_SESSIONS));
+    let (keys, sessions) = (before(now, IdempotencyRecord::RETENTION), before(now, KEEP_MCP_SESSIONS));
     let tokens = before(now, KEEP_TOKENS);
     services
         .store
         .write(move |conn| {
             Box::pin(async move {
-                conn.purge_idempotent_results(results).await?;
+                conn.purge_idempotency_keys(keys).await?;
                 conn.purge_mcp_sessions(sessions).await?;
                 conn.purge_mcp_tasks(now).await?;
                 conn.purge_node_invites(now).await?;

@@ -94,10 +94,9 @@ impl Services {
             durability: config.durability,
             instance_id: INSTANCE.to_owned(),
         };
-        // Check before an empty database is created beside the keys of another hub.
-        DatabaseNote::check(&store_options)?;
+        // Check before a database is created or migrated: it may be that of another hub.
+        DatabaseNote::check(&store_options).await?;
         let store = Store::open(&store_options, supervisor).await?;
-        DatabaseNote::check_opened(&config.data_dir, store.location(), store.id())?;
         DatabaseNote { location: store.location().clone(), store_id: store.id() }
             .write_if_changed(&config.data_dir)?;
         // Open the keys after the store, whose lock guarantees that no other process creates these files.

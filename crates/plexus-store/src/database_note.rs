@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::dialect::Location;
-use crate::{StoreError, StoreOptions};
+use crate::{Snapshot, StoreError, StoreOptions};
 
 /// File of SQLite in the data folder.
 const SQLITE: &str = "plexus.db";
@@ -131,36 +131,17 @@ impl DatabaseNote {
             .map_err(|source| StoreError::File { path: path.display().to_string(), source: Arc::new(source) })
     }
 
-    /// Fails if a hub with these options would create an empty database beside the keys and the audit head of another one.
-    /// Opens and writes nothing.
-    pub fn check(options: &StoreOptions) -> Result<(), StoreError> {
-        let (folder, given) = (&options.data_dir, DatabaseLocation::of(options)?);
-        let missing = given.file(folder).filter(|path| !path.exists());
-        let missing_database = |path: PathBuf| StoreError::DatabaseGone {
-            folder: folder.display().to_string(),
-            path: path.display().to_string(),
-        };
-        let Some(note) = Self::read(folder)? else {
-            // A folder of an older version: the first start creates the database before the head.
-            let used = ["signing-key", "audit.head"].iter().all(|name| folder.join(name).exists());
-            return missing.filter(|_| used).map_or(Ok(()), |path| Err(missing_database(path)));
-        };
-        if given.is_sqlite() && !note.location.is_sqlite() {
-            return Err(note.refuse(folder, &given));
-        }
-        match missing {
-            Some(path) if note.location == given => Err(missing_database(path)),
-            Some(_) => Err(note.refuse(folder, &given)),
-            None => Ok(()),
-        }
-    }
-
-    /// Fails if the opened store does not belong to the folder.
-    pub fn check_opened(data_dir: &Path, location: &DatabaseLocation, id: Uuid) -> Result<(), StoreError> {
-        match Self::read(data_dir)? {
-            Some(note) if note.store_id != id => Err(note.refuse(data_dir, location)),
-            _ => Ok(()),
-        }
+    /// Fails if the database of the options is not that of the folder, or if a hub with these options would create an
+    /// empty one beside the keys and the audit head of another. Changes nothing: an older schema is not migrated.
+    pub async fn check(options: &StoreOptions) -> Result<(), StoreError> {
+        let given = DatabaseLocation::of(options)?;
+        let note = Self::read(&options.data_dir)?;
+        check_file(options, note.as_ref(), &given)?;
+        let Some(note) = note else { return Ok(()) };
+        let Some(mut snapshot) = Snapshot::glance(options).await? else { return Ok(()) };
+        let found = snapshot.store_id(&options.instance_id).await?;
+        snapshot.close().await?;
+        if found == Some(note.store_id) { Ok(()) } else { Err(note.refuse(&options.data_dir, &given)) }
     }
 
     fn refuse(&self, folder: &Path, given: &DatabaseLocation) -> StoreError {
@@ -171,3 +152,32 @@ impl DatabaseNote {
         }
     }
 }
+
+/// Fails if the database would be a new or an abandoned file although the folder has a database.
+fn check_file(
+    options: &StoreOptions,
+    note: Option<&DatabaseNote>,
+    given: &DatabaseLocation,
+) -> Result<(), StoreError> {
+    let folder = &options.data_dir;
+    let missing = given.file(folder).filter(|path| !path.exists());
+    let missing_database = |path: PathBuf| StoreError::DatabaseGone {
+        folder: folder.display().to_string(),
+        path: path.display().to_string(),
+    };
+    let Some(note) = note else {
+        // A folder of an older version: the first start creates the database before the head.
+        let used = ["signing-key", "audit.head"].iter().all(|name| folder.join(name).exists());
+        return missing.filter(|_| used).map_or(Ok(()), |path| Err(missing_database(path)));
+    };
+    match missing {
+        Some(path) if note.location == *given => Err(missing_database(path)),
+        Some(_) => Err(note.refuse(folder, given)),
+        // The file may be a copy from before the move to a server, with the same id.
+        None if given.is_sqlite() && !note.location.is_sqlite() => Err(note.refuse(folder, given)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

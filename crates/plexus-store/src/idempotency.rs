@@ -1,8 +1,11 @@
 //! Idempotency keys and the first results of writes, by subject and key.
 //!
-//! A native write inserts its key and result in its own transaction. A call with an external effect reserves its key before it
-//! starts, with a placeholder as the result; then the result is set, or the key is freed if nothing was sent. Keys are purged
-//! after seven days. The dispatcher (`dispatcher/stored_results.rs` in `plexus-tools`) encodes the results.
+//! A key is reserved, its result is stored, or it is released. A native write reserves its key together with its result, in its
+//! own transaction. A call with an external effect reserves its key before it starts, with a placeholder as the result; at its
+//! end the result is stored, or the key is released if nothing ran. Keys and results are purged after
+//! [`IdempotencyRecord::RETENTION`]. The dispatcher (`dispatcher/stored_results.rs` in `plexus-tools`) encodes the results.
+
+use std::time::Duration;
 
 use plexus_proto::{CallId, SessionId, Timestamp};
 
@@ -21,7 +24,13 @@ pub struct IdempotencyRecord {
     pub result: String,
 }
 
+impl IdempotencyRecord {
+    /// How long a hub remembers a key: within this time, a repeated call does not run again.
+    pub const RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
+}
+
 impl Conn {
+    /// The record of a reserved key.
     pub async fn idempotent_result(
         &mut self,
         subject: &str,
@@ -47,16 +56,16 @@ impl Conn {
         .transpose()
     }
 
-    /// Stores the first result of a key. Returns false if the key already has one: the caller must roll back
-    /// its write.
-    pub async fn insert_idempotent_result(
+    /// Reserves a key for the call of the record. Returns false if the key is already reserved: the caller must roll
+    /// back its write.
+    pub async fn reserve_idempotency_key(
         &mut self,
         record: &IdempotencyRecord,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        let stored = self
+        let reserved = self
             .execute(
-                "storing an idempotent result",
+                "reserving an idempotency key",
                 "INSERT INTO idempotency (subject, key, request_hash, call_id, session_id, result, at) \
              VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (subject, key) DO NOTHING",
                 vec![
@@ -70,11 +79,11 @@ impl Conn {
                 ],
             )
             .await?;
-        Ok(stored == 1)
+        Ok(reserved == 1)
     }
 
-    /// Sets the result of a reserved key.
-    pub async fn set_idempotent_result(
+    /// Stores the result of a reserved key.
+    pub async fn store_idempotent_result(
         &mut self,
         subject: &str,
         key: &str,
@@ -89,8 +98,8 @@ impl Conn {
         Ok(())
     }
 
-    /// Releases a reserved key that was not used.
-    pub async fn free_idempotency_key(&mut self, subject: &str, key: &str) -> Result<(), StoreError> {
+    /// Releases a reserved key whose call did not run.
+    pub async fn release_idempotency_key(&mut self, subject: &str, key: &str) -> Result<(), StoreError> {
         self.execute(
             "releasing an idempotency key",
             "DELETE FROM idempotency WHERE subject = $1 AND key = $2",
@@ -100,10 +109,10 @@ impl Conn {
         Ok(())
     }
 
-    /// Deletes results older than `before`; returns their number.
-    pub async fn purge_idempotent_results(&mut self, before: Timestamp) -> Result<u64, StoreError> {
+    /// Deletes keys reserved before `before`, with their results; returns their number.
+    pub async fn purge_idempotency_keys(&mut self, before: Timestamp) -> Result<u64, StoreError> {
         self.execute(
-            "purging idempotent results",
+            "purging idempotency keys",
             "DELETE FROM idempotency WHERE at < $1",
             vec![before.as_millisecond().into()],
         )

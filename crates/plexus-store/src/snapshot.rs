@@ -67,6 +67,10 @@ impl Snapshot {
         &mut self.conn
     }
 
+    pub(crate) async fn close(self) -> Result<(), StoreError> {
+        self.conn.close().await
+    }
+
     /// The schema version that this program requires.
     pub const NEEDED_SCHEMA: i64 = dialect::SCHEMA;
 
@@ -130,6 +134,9 @@ impl Snapshot {
 
     /// The id of the store, see [`crate::Store::id`]; none before a hub has used it.
     pub async fn store_id(&mut self, hub: &str) -> Result<Option<Uuid>, StoreError> {
+        if self.schema_version().await? == 0 {
+            return Ok(None);
+        }
         Ok(self.conn.journal_id(hub).await?.map(store_id))
     }
 

@@ -47,7 +47,7 @@ pub use proxy::{StdioClient, TestProxy, proxy_timing};
 pub use raw::{RawAnswer, RawConnection};
 pub use rustix::process::Signal;
 pub use session_writer::{CompletedCall, NoAnswer, SessionWriter, WriterProtocol};
-pub use sse::{SseEvent, SseStream};
+pub use sse::{SseEvent, SseFields, SseStream, messages_of};
 pub use token_forgery::forge_token;
 pub use upstreams::stdio_fixture;
 pub use wall_clock::WallClock;

@@ -1,4 +1,4 @@
-//! Reader of server-sent events.
+//! Reader of server-sent events, independent of the shipped one, so that it can find its faults.
 
 use std::time::Duration;
 
@@ -17,6 +17,46 @@ pub enum SseEvent {
     Priming { id: String },
     /// A comment, with the text after the colon.
     Comment(String),
+}
+
+/// The fields of an event.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct SseFields {
+    pub name: Option<String>,
+    pub id: Option<String>,
+    /// Several data lines are one text with line breaks.
+    pub data: Option<String>,
+    pub comment: Option<String>,
+}
+
+/// The messages of a complete body: those of a stream, or the body itself.
+pub fn messages_of(body: &str) -> Vec<Value> {
+    let parse = |data: &str| serde_json::from_str(data).unwrap_or_else(|e| panic!("not JSON ({e}): {data}"));
+    if body.trim_start().starts_with('{') {
+        return vec![parse(body)];
+    }
+    let mut rest = body.as_bytes().to_vec();
+    let events = std::iter::from_fn(|| take_event(&mut rest));
+    events.filter_map(|event| event.data).filter(|data| !data.is_empty()).map(|data| parse(&data)).collect()
+}
+
+/// Removes the first event from the data, if it is complete.
+fn take_event(buffer: &mut Vec<u8>) -> Option<SseFields> {
+    let end = buffer.windows(2).position(|pair| pair == b"\n\n")?;
+    let event: Vec<u8> = buffer.drain(..end + 2).collect();
+    let mut fields = SseFields::default();
+    for line in std::str::from_utf8(&event).expect("UTF-8").lines() {
+        let Some((name, value)) = line.split_once(':') else { continue };
+        let text = value.strip_prefix(' ').unwrap_or(value).to_owned();
+        match name {
+            "" => fields.comment = Some(value.to_owned()),
+            "event" => fields.name = Some(text),
+            "id" => fields.id = Some(text),
+            "data" => fields.data = Some(fields.data.map_or(String::new(), |before| before + "\n") + &text),
+            _ => {}
+        }
+    }
+    Some(fields)
 }
 
 #[derive(Debug)]
@@ -45,11 +85,27 @@ impl SseStream {
 
     /// The same with another time limit.
     pub async fn next_within(&mut self, time: Duration) -> Option<SseEvent> {
+        let SseFields { id, data, comment, .. } = self.fields_within(time).await?;
+        Some(match (id, data.filter(|data| !data.is_empty()), comment) {
+            (id, Some(data), _) => {
+                SseEvent::Message { id, json: serde_json::from_str(&data).expect("JSON data") }
+            }
+            (Some(id), None, _) => SseEvent::Priming { id },
+            (None, None, Some(comment)) => SseEvent::Comment(comment),
+            (None, None, None) => panic!("an event without id, data and comment"),
+        })
+    }
+
+    /// The fields of the next event of any kind.
+    pub async fn fields(&mut self) -> Option<SseFields> {
+        self.fields_within(TIMEOUT).await
+    }
+
+    async fn fields_within(&mut self, time: Duration) -> Option<SseFields> {
         tokio::time::timeout(time, async {
             loop {
-                if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
-                    let event: Vec<u8> = self.buffer.drain(..end + 2).collect();
-                    return Some(parse(std::str::from_utf8(&event).expect("UTF-8")));
+                if let Some(event) = take_event(&mut self.buffer) {
+                    return Some(event);
                 }
                 let chunk = self.response.chunk().await.ok().flatten()?;
                 self.buffer.extend_from_slice(&chunk);
@@ -88,25 +144,5 @@ impl SseStream {
                 return Some(json);
             }
         }
-    }
-}
-
-fn parse(event: &str) -> SseEvent {
-    let (mut id, mut data) = (None, None::<String>);
-    for line in event.lines() {
-        match line.split_once(':') {
-            Some(("", comment)) => return SseEvent::Comment(comment.to_owned()),
-            Some(("id", value)) => id = Some(value.trim().to_owned()),
-            // Several data lines are one text with line breaks.
-            Some(("data", value)) => {
-                data = Some(data.map_or_else(String::new, |before| before + "\n") + value.trim());
-            }
-            _ => {}
-        }
-    }
-    match (id, data.filter(|data| !data.is_empty())) {
-        (id, Some(data)) => SseEvent::Message { id, json: serde_json::from_str(&data).expect("JSON data") },
-        (Some(id), None) => SseEvent::Priming { id },
-        (None, None) => panic!("an event without id and data: {event:?}"),
     }
 }

@@ -61,6 +61,22 @@ pub struct UpstreamTool {
     pub definition: Map<String, Value>,
 }
 
+impl UpstreamTool {
+    /// A tool of a server that the hub reaches itself: in no group, listed by its canonical name, without a definition.
+    #[must_use]
+    pub fn new(server: impl Into<String>, tool: impl Into<String>) -> Self {
+        Self {
+            server: server.into(),
+            tool: tool.into(),
+            groups: Vec::new(),
+            bare: false,
+            repeats_arguments: false,
+            node: None,
+            definition: Map::new(),
+        }
+    }
+}
+
 /// What another MCP server offers besides tools. Access to it works like access to an unlisted tool: by scopes and
 /// profiles, through the dispatcher, with a record of each use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

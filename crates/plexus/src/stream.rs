@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use plexus_mcp::http_client::SseParser;
 use plexus_proto::{Event, StreamControl, StreamMessage};
 use reqwest::Response;
 use serde_json::value::RawValue;
@@ -18,11 +19,6 @@ const MAX_DELAY: Duration = Duration::from_secs(5);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum size of an event, far above the size that a hub stores.
 const MAX_EVENT_BYTES: usize = 16 << 20;
-/// Maximum number of existing events to print together.
-const MAX_BATCH: usize = 256;
-
-/// An event, and the hub's JSON of it.
-pub(crate) type RawEvent = (Event, Box<RawValue>);
 
 /// Prints the events of a stream: the existing ones or, with `follow`, new ones as well, without an end.
 pub(crate) struct Tail<'a> {
@@ -43,24 +39,20 @@ struct TailState {
     connected_once: bool,
     /// The user was told that the hub is away.
     disconnected: bool,
-    /// The events to print next.
-    batch: Vec<RawEvent>,
     /// At least one event was printed.
     has_events: bool,
 }
 
 impl Tail<'_> {
-    /// Calls `print` once for each event: for existing events in batches, for new ones one by one.
+    /// Calls `print` once for each event, with the typed event and the hub's JSON.
     pub(crate) async fn run(
         mut self,
-        mut print: impl FnMut(&Output, &[RawEvent]) -> anyhow::Result<()>,
+        print: impl Fn(&Output, &Event, &RawValue) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let (mut delay, mut state) = (MIN_DELAY, TailState::default());
         loop {
             let before = self.start.clone();
-            let ended = self.read(&mut print, &mut state).await;
-            state.flush(self.out, &mut print)?;
-            match ended {
+            match self.read(&print, &mut state).await {
                 Ok(()) if !self.follow => {
                     if !state.has_events && !self.out.json() {
                         self.out.note("No events.");
@@ -89,40 +81,32 @@ impl Tail<'_> {
     /// Reads until the stream ends or, without `follow`, until all existing events were read.
     async fn read(
         &mut self,
-        print: &mut impl FnMut(&Output, &[RawEvent]) -> anyhow::Result<()>,
+        print: &impl Fn(&Output, &Event, &RawValue) -> anyhow::Result<()>,
         state: &mut TailState,
     ) -> anyhow::Result<()> {
         let mut query = self.filters.clone();
         query.push(self.start.clone());
-        let mut stream =
-            SseReader { response: self.hub.stream(self.path, &query).await?, buffer: Vec::new() };
+        let response = self.hub.stream(self.path, &query).await?;
+        let mut stream = SseReader { response, parser: SseParser::new(MAX_EVENT_BYTES) };
         state.connected_once = true;
         if std::mem::take(&mut state.disconnected) {
             self.out.note(&format!("{} is back", self.hub.url()));
         }
-        let mut batch_size = MAX_BATCH;
-        while let Some(message) = stream.next(self.hub).await? {
-            match decode(&message.data)? {
+        while let Some(data) = stream.next(self.hub).await? {
+            match decode(&data)? {
                 StreamMessage::Event(event) => {
-                    state.batch.push((event, message.data));
-                    if state.batch.len() >= batch_size {
-                        state.flush(self.out, print)?;
-                    }
+                    state.has_events = true;
+                    print(self.out, &event, &data)?;
                 }
                 StreamMessage::Control(StreamControl::Live { .. }) if !self.follow => return Ok(()),
-                StreamMessage::Control(StreamControl::Live { .. }) => {
-                    state.flush(self.out, print)?;
-                    batch_size = 1;
-                }
                 StreamMessage::Control(StreamControl::Pruned { after, through }) => {
-                    state.flush(self.out, print)?;
                     let missing_range = format!("events {} to {through} are no longer kept", after + 1);
                     self.out.note(&missing_range);
                 }
                 StreamMessage::Control(_) => {}
             }
-            if let Some(id) = message.id {
-                self.start = ("after", Some(id));
+            if let Some(id) = stream.parser.last_id() {
+                self.start = ("after", Some(id.to_owned()));
             }
         }
         if self.follow {
@@ -134,19 +118,6 @@ impl Tail<'_> {
 }
 
 impl TailState {
-    /// Prints the events of the batch.
-    fn flush(
-        &mut self,
-        out: &Output,
-        print: &mut impl FnMut(&Output, &[RawEvent]) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
-        if self.batch.is_empty() {
-            return Ok(());
-        }
-        self.has_events = true;
-        print(out, &std::mem::take(&mut self.batch))
-    }
-
     /// Whether a reconnect can help. A hub that never responded most likely does not exist.
     fn can_retry(&self, error: &anyhow::Error) -> bool {
         let failure = error.downcast_ref::<Failure>();
@@ -156,57 +127,32 @@ impl TailState {
     }
 }
 
-/// A server-sent event with data.
-struct SseMessage {
-    id: Option<String>,
-    data: Box<RawValue>,
-}
-
 struct SseReader {
     response: Response,
-    buffer: Vec<u8>,
+    parser: SseParser,
 }
 
 impl SseReader {
-    /// The next event, without comments. None at the end of the stream.
-    async fn next(&mut self, hub: &Hub) -> anyhow::Result<Option<SseMessage>> {
+    /// The data of the next event that has any. None at the end of the stream.
+    async fn next(&mut self, hub: &Hub) -> anyhow::Result<Option<Box<RawValue>>> {
         loop {
-            if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
-                let event: Vec<u8> = self.buffer.drain(..end + 2).collect();
-                match parse(&event)? {
-                    Some(message) => return Ok(Some(message)),
-                    None => continue,
-                }
-            }
-            if self.buffer.len() > MAX_EVENT_BYTES {
+            let event = self.parser.next_event().map_err(|_| {
                 let message =
                     format!("an event of {} is larger than {} MiB", hub.url(), MAX_EVENT_BYTES >> 20);
-                return Err(Failure::new(Exit::Failed, message).into());
+                Failure::new(Exit::Failed, message)
+            })?;
+            if let Some(event) = event {
+                let data = serde_json::from_slice(&event.data).map_err(|error| {
+                    let message = format!("the hub sent an event that is not JSON: {error}");
+                    Failure::new(Exit::Failed, message)
+                })?;
+                return Ok(Some(data));
             }
             match tokio::time::timeout(IDLE_TIMEOUT, self.response.chunk()).await {
-                Ok(Ok(Some(chunk))) => self.buffer.extend_from_slice(&chunk),
+                Ok(Ok(Some(chunk))) => self.parser.push(&chunk),
                 Ok(Ok(None)) | Err(_) => return Ok(None),
                 Ok(Err(error)) => return Err(hub.unreachable(&error).into()),
             }
-        }
-    }
-}
-
-fn parse(event: &[u8]) -> anyhow::Result<Option<SseMessage>> {
-    let (mut id, mut data) = (None, None);
-    for line in String::from_utf8_lossy(event).lines() {
-        match line.split_once(':') {
-            Some(("id", value)) => id = Some(value.trim().to_owned()),
-            Some(("data", value)) => data = Some(value.trim().to_owned()),
-            _ => {}
-        }
-    }
-    let Some(data) = data else { return Ok(None) };
-    match RawValue::from_string(data) {
-        Ok(data) => Ok(Some(SseMessage { id, data })),
-        Err(error) => {
-            let message = format!("the hub sent an event that is not JSON: {error}");
-            Err(Failure::new(Exit::Failed, message).into())
         }
     }
 }

@@ -1,9 +1,15 @@
-//! ARCHITECTURE.md is about the tree as it is: its links lead somewhere, and its codemap has every crate.
+//! ARCHITECTURE.md is about the tree as it is: its links lead somewhere, and its codemap has every crate, every large
+//! folder of a crate, and no module that is gone.
 
+use std::collections::BTreeMap;
+
+use crate::manifest::Manifest;
 use crate::tidy::Finding;
 use crate::tree::Tree;
 
 const PAGE: &str = "ARCHITECTURE.md";
+/// The codemap names every top-level folder of a crate with more files than this.
+const SMALL_FOLDER: usize = 5;
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let Some(text) = tree.files.iter().find(|file| file.path == PAGE).and_then(|file| file.text.as_deref())
@@ -16,11 +22,53 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             finding(index + 1, format!("`{target}` does not exist"), "link the file that has it now")
         })
     });
-    let unlisted = tree.manifests.iter().filter(|member| !text.contains(&format!("| `{}` |", member.name)));
-    let unlisted = unlisted.map(|member| {
-        finding(1, format!("the codemap does not list the crate `{}`", member.name), "add a row for it")
+    let rows = tree.manifests.iter().flat_map(|member| {
+        let row =
+            text.lines().enumerate().find(|(_, row)| row.starts_with(&format!("| `{}` |", member.name)));
+        row.map_or_else(
+            || {
+                let wrong = format!("the codemap does not list the crate `{}`", member.name);
+                vec![finding(1, wrong, "add a row for it")]
+            },
+            |(index, row)| check_row(tree, member, index + 1, row),
+        )
     });
-    dead.chain(unlisted).collect()
+    dead.chain(rows).collect()
+}
+
+/// Compares the row of a crate with the files of the crate.
+fn check_row(tree: &Tree, member: &Manifest, line: usize, row: &str) -> Vec<Finding> {
+    let sources = format!("{}src/", member.path.trim_end_matches("Cargo.toml"));
+    let files: Vec<&str> = tree.files.iter().filter_map(|file| file.path.strip_prefix(&sources)).collect();
+    let is_module = |name: &str| {
+        files.iter().any(|file| file.split('/').any(|part| part.trim_end_matches(".rs") == name))
+    };
+    let gone = modules(row).filter(|name| *name != member.name && !is_module(name)).map(|name| {
+        finding(line, format!("`{}` has no module `{name}`", member.name), "write the name that it has now")
+    });
+    let mut folders = BTreeMap::<&str, usize>::new();
+    for (folder, _) in files.iter().filter_map(|file| file.split_once('/')) {
+        *folders.entry(folder).or_default() += 1;
+    }
+    let is_named = |folder: &str| {
+        let path = format!("{sources}{folder}");
+        let is_inside = |target: &str| {
+            target.strip_prefix(&path).is_some_and(|rest| matches!(rest, "" | ".rs") || rest.starts_with('/'))
+        };
+        modules(row).any(|name| name == folder) || targets(row).any(is_inside)
+    };
+    let unnamed = folders.iter().filter(|(folder, count)| **count > SMALL_FOLDER && !is_named(folder));
+    let unnamed = unnamed.map(|(folder, count)| {
+        let wrong = format!("the codemap does not name `{sources}{folder}`, which has {count} files");
+        finding(line, wrong, "add it to the row of its crate")
+    });
+    gone.chain(unnamed).collect()
+}
+
+/// The module names of a row: the words in backticks without capitals, spaces, digits and punctuation.
+fn modules(row: &str) -> impl Iterator<Item = &str> {
+    let quoted = row.split('`').skip(1).step_by(2).map(|name| name.trim_end_matches('/'));
+    quoted.filter(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
 }
 
 /// The targets of a line's links that are paths of this tree.

@@ -3,6 +3,8 @@
 //! The table is exhaustive: a crate or an edge that it does not list is a finding. Development-only crates
 //! may use anything, and no shipped crate may use them.
 
+use std::collections::BTreeSet;
+
 use crate::manifest::{Dependency, Manifest};
 use crate::tidy::Finding;
 use crate::tree::Tree;
@@ -80,11 +82,25 @@ pub(super) const MAY_USE: [(&str, &[&str]); 13] = [
     ),
 ];
 
-const DEV_ONLY: [&str; 2] = ["plexus-testkit", "xtask"];
+pub(super) const DEV_ONLY: [&str; 2] = ["plexus-testkit", "xtask"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let shipped = tree.manifests.iter().filter(|manifest| !DEV_ONLY.contains(&manifest.name.as_str()));
     shipped.flat_map(|manifest| check_manifest(tree, manifest)).collect()
+}
+
+/// The tables name only crates that exist.
+pub(super) fn check_table(tree: &Tree) -> Vec<Finding> {
+    let edges = MAY_USE.iter().flat_map(|(name, may_use)| std::iter::once(name).chain(*may_use));
+    let names: BTreeSet<&str> = edges.chain(&DEV_ONLY).copied().collect();
+    let gone = names.into_iter().filter(|name| tree.manifests.iter().all(|manifest| manifest.name != *name));
+    gone.map(|name| Finding {
+        path: "xtask/src/tidy/edges.rs".to_owned(),
+        line: 1,
+        wrong: format!("there is no crate `{name}`"),
+        remedy: "remove it from the tables".to_owned(),
+    })
+    .collect()
 }
 
 fn check_manifest(tree: &Tree, manifest: &Manifest) -> Vec<Finding> {

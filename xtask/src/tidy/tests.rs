@@ -167,6 +167,36 @@ fn dead_link_and_unlisted_crate_are_reported() {
 }
 
 #[test]
+fn codemap_that_differs_from_the_modules_is_reported() {
+    let (page, kit) = ("ARCHITECTURE.md", manifest("plexus-kit", ""));
+    let sources = ["lib", "clock", "env/a", "env/b", "env/c", "env/d", "env/e", "env/f"]
+        .map(|name| format!("crates/plexus-kit/src/{name}.rs"));
+    let check = |row: &str, expected: Option<&str>| {
+        let row = format!("| `plexus-kit` | {row} |");
+        let mut files: Vec<(&str, &str)> = sources.iter().map(|path| (path.as_str(), "")).collect();
+        files.extend([(KIT, kit.as_str()), (page, row.as_str())]);
+        match expected {
+            Some(words) => assert_finds(architecture::check, &files, "ARCHITECTURE.md:1", words),
+            None => assert_clean(architecture::check, &files),
+        }
+    };
+    check("`clock`, `env/`, `Config`, `plexus up`", None);
+    check("[environment](crates/plexus-kit/src/env/a.rs)", None);
+    check("`env`, `calendar`", Some("no module `calendar`"));
+    check("`clock`", Some("does not name `crates/plexus-kit/src/env`, which has 6 files"));
+}
+
+#[test]
+fn edge_of_a_crate_that_is_gone_is_reported() {
+    let names: Vec<&str> = edges::MAY_USE.iter().map(|(name, _)| *name).chain(edges::DEV_ONLY).collect();
+    let manifests: Vec<_> =
+        names.iter().map(|name| (format!("crates/{name}/Cargo.toml"), manifest(name, ""))).collect();
+    let files: Vec<_> = manifests.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    assert_clean(edges::check_table, &files);
+    assert_finds(edges::check_table, &files[1..], "xtask/src/tidy/edges.rs:1", "no crate `plexus-proto`");
+}
+
+#[test]
 fn growth_beyond_the_record_is_reported() {
     let lines = |count: usize| "//\n".repeat(count);
     let files = |source: usize, test: usize| {

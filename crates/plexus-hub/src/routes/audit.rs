@@ -63,11 +63,7 @@ pub(super) struct ListParams {
     operation_id = "listCalls",
     tag = tag::AUDIT,
     params(ListParams),
-    responses(
-        (status = 200, description = "A page of calls.", body = Page<AuditCall>),
-        (status = 400, response = refusals::BadRequest),
-        refusals::Always,
-    )
+    responses((status = 200, description = "A page of calls.", body = Page<AuditCall>))
 )]
 pub(super) async fn list(
     caller: Caller,
@@ -100,9 +96,7 @@ pub(super) async fn list(
     params(("call_id" = CallId, Path, description = "The call.")),
     responses(
         (status = 200, description = "The call.", body = AuditCall),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
-        refusals::Always,
     )
 )]
 
@@ -131,11 +125,7 @@ pub(super) struct VerifyParams {
     operation_id = "verifyAudit",
     tag = tag::AUDIT,
     params(VerifyParams),
-    responses(
-        (status = 200, description = "The problems found.", body = AuditReport),
-        (status = 400, response = refusals::BadRequest),
-        refusals::Always,
-    )
+    responses((status = 200, description = "The problems found.", body = AuditReport))
 )]
 pub(super) async fn verify(
     caller: Caller,

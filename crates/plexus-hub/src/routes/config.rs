@@ -5,7 +5,7 @@ use plexus_proto::api::{ConfigSetting, Page};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{refusals, tag};
+use super::tag;
 use crate::App;
 use crate::http::{ApiError, Caller};
 
@@ -21,7 +21,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
     path = "/config",
     operation_id = "getConfig",
     tag = tag::HUB,
-    responses((status = 200, description = "The settings.", body = Page<ConfigSetting>), refusals::Always)
+    responses((status = 200, description = "The settings.", body = Page<ConfigSetting>))
 )]
 pub(super) async fn show(caller: Caller) -> Result<Json<Page<ConfigSetting>>, ApiError> {
     caller.require_scope("read:config")?;

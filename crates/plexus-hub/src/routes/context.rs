@@ -18,7 +18,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::query::Params;
-use super::{refusals, tag};
+use super::tag;
 use crate::App;
 use crate::http::{ApiError, Caller, Tag, Tagged};
 
@@ -52,8 +52,6 @@ pub(super) struct ContextParams {
     responses(
         (status = 200, description = "The context.", body = Context),
         (status = 304, description = "The context has not changed within the waiting time."),
-        (status = 400, response = refusals::BadRequest),
-        refusals::Always,
     )
 )]
 pub(super) async fn show(

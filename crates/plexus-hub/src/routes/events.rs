@@ -61,9 +61,7 @@ pub(super) struct ListParams {
     params(("id" = SessionId, Path, description = "The session."), ListParams),
     responses(
         (status = 200, description = "A page of events.", body = Page<Event>),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
-        refusals::Always,
     )
 )]
 pub(super) async fn list(
@@ -104,8 +102,6 @@ pub(super) async fn list(
         (status = 200, description = "The events as stored.", body = AppendEventsResponse),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
-        refusals::ForBody,
-        refusals::Always,
     )
 )]
 pub(super) async fn append(

@@ -45,7 +45,6 @@ pub(super) fn router() -> OpenApiRouter<App> {
     responses(
         (status = 200, description = "The agents, and machines that did not answer.", body = ExternalAgents),
         (status = 409, response = refusals::Conflict),
-        refusals::Always,
     )
 )]
 pub(super) async fn list(caller: Caller) -> Result<Json<ExternalAgents>, ApiError> {
@@ -62,10 +61,7 @@ pub(super) async fn list(caller: Caller) -> Result<Json<ExternalAgents>, ApiErro
     path = "/external-agents/instructions",
     operation_id = "getExternalAgentInstructions",
     tag = tag::AGENTS,
-    responses(
-        (status = 200, description = "The files.", body = ExternalAgentInstructions),
-        refusals::Always,
-    )
+    responses((status = 200, description = "The files.", body = ExternalAgentInstructions))
 )]
 pub(super) async fn instructions(caller: Caller) -> Result<Json<ExternalAgentInstructions>, ApiError> {
     caller.require_scope(SCOPE)?;
@@ -86,8 +82,6 @@ pub(super) async fn instructions(caller: Caller) -> Result<Json<ExternalAgentIns
         (status = 200, description = "The files that were written, and those that could not be.", body = ExternalAgentSync),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
-        refusals::ForBody,
-        refusals::Always,
     )
 )]
 pub(super) async fn sync(caller: Caller, request: Request) -> Result<Json<ExternalAgentSync>, ApiError> {
@@ -113,8 +107,6 @@ pub(super) async fn sync(caller: Caller, request: Request) -> Result<Json<Extern
         (status = 200, description = "The agent.", body = ExternalAgent),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
-        refusals::ForBody,
-        refusals::Always,
     )
 )]
 pub(super) async fn change(
@@ -147,10 +139,8 @@ pub(super) async fn change(
     params(("id" = String, Path, description = "The agent, such as `local:codex`.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     responses(
         (status = 200, description = "The files that were changed or removed.", body = RemovedExternalAgent),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
-        refusals::Always,
     )
 )]
 pub(super) async fn remove(

@@ -26,7 +26,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
     path = "/keys",
     operation_id = "listKeys",
     tag = tag::TOKENS,
-    responses((status = 200, description = "The keys.", body = Page<Key>), refusals::Always)
+    responses((status = 200, description = "The keys.", body = Page<Key>))
 )]
 pub(super) async fn list(caller: Caller) -> Result<Json<Page<Key>>, ApiError> {
     caller.require_scope(Scope::ADMIN)?;
@@ -42,11 +42,7 @@ pub(super) async fn list(caller: Caller) -> Result<Json<Page<Key>>, ApiError> {
     operation_id = "rotateKeys",
     tag = tag::TOKENS,
     request_body = RotateKeysParams,
-    responses(
-        (status = 200, description = "The new key and the one it replaces.", body = RotatedKey),
-        refusals::ForBody,
-        refusals::Always,
-    )
+    responses((status = 200, description = "The new key and the one it replaces.", body = RotatedKey))
 )]
 pub(super) async fn rotate(caller: Caller, request: Request) -> Result<Json<RotatedKey>, ApiError> {
     let params: RotateKeysParams = caller.read_json(request, "a rotation of keys").await?;
@@ -74,10 +70,8 @@ pub(super) async fn rotate(caller: Caller, request: Request) -> Result<Json<Rota
     params(("kid" = String, Path, description = "The key.")),
     responses(
         (status = 200, description = "The retired key.", body = Key),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
-        refusals::Always,
     )
 )]
 pub(super) async fn retire(caller: Caller, Segment(kid): Segment) -> Result<Json<Key>, ApiError> {

@@ -94,6 +94,7 @@ fn api() -> OpenApiRouter<App> {
         .merge(audit::router())
         .routes(routes!(openapi::show));
     let mut api = OpenApiRouter::with_openapi(openapi::frame()).nest("/api/v1", resources);
+    openapi::describe_refusals(api.get_openapi_mut());
     openapi::describe_caching(api.get_openapi_mut());
     api
 }

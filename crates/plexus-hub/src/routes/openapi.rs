@@ -1,17 +1,19 @@
 //! The OpenAPI document, generated from the routes so that none can be missing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Extension;
 use bytes::Bytes;
 use http::HeaderMap;
 use plexus_proto::ErrorEnvelope;
-use utoipa::openapi::path::{ParameterBuilder, ParameterIn};
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
-    ComponentsBuilder, InfoBuilder, License, OpenApi, OpenApiBuilder, RefOr, Required, SecurityRequirement,
+    ComponentsBuilder, InfoBuilder, License, OpenApi, OpenApiBuilder, RefOr, Required, Response,
+    ResponseBuilder, SecurityRequirement,
 };
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
 use super::{refusals, tag};
 use crate::http::{ApiError, Tag, Tagged};
@@ -48,6 +50,45 @@ pub(super) fn frame() -> OpenApi {
         .tags(Some(tag::all()))
         .security(Some([SecurityRequirement::new(TOKEN, [""; 0])]))
         .build()
+}
+
+/// A read whose answer has an entity tag, so that a client's copy can be confirmed.
+#[derive(Debug)]
+pub(super) struct Cached;
+
+impl IntoResponses for Cached {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let current = ResponseBuilder::new().description("The client's copy is current.").build();
+        BTreeMap::from([("304".to_owned(), current.into())])
+    }
+}
+
+/// Adds the refusals that follow from the form of an operation: those of every operation with a token, with a body, or
+/// with parameters. Routes describe only their own.
+pub(super) fn describe_refusals(api: &mut OpenApi) {
+    let operations = api.paths.paths.values_mut().flat_map(|path| {
+        [&mut path.get, &mut path.put, &mut path.post, &mut path.delete, &mut path.patch]
+            .into_iter()
+            .flatten()
+    });
+    for operation in operations {
+        let mut refusals = BTreeMap::new();
+        if operation.security.is_none() {
+            refusals.append(&mut refusals::Always::responses());
+        }
+        if operation.request_body.is_some() {
+            refusals.append(&mut refusals::ForBody::responses());
+        }
+        if operation.parameters.iter().flatten().any(can_be_malformed) {
+            refusals.append(&mut refusals::ForParameters::responses());
+        }
+        operation.responses.responses.append(&mut refusals);
+    }
+}
+
+/// Headers are not checked, except by the operations that say so.
+fn can_be_malformed(parameter: &RefOr<Parameter>) -> bool {
+    matches!(parameter, RefOr::T(Parameter { parameter_in: ParameterIn::Path | ParameterIn::Query, .. }))
 }
 
 /// Describes the caching of every operation that declares the status 304: its header, and the entity tags of its
@@ -100,7 +141,7 @@ impl Document {
     security(()),
     responses(
         (status = 200, description = "OpenAPI 3.1.", body = Object),
-        (status = 304, description = "The client's copy is current."),
+        Cached,
         (status = 403, response = refusals::Forbidden),
         (status = 500, response = refusals::Internal),
     )

@@ -15,7 +15,7 @@ use serde_json::json;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{refusals, tag};
+use super::tag;
 use crate::App;
 use crate::http::{ApiError, Caller};
 
@@ -40,11 +40,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
     operation_id = "tellDeadLetters",
     tag = tag::SESSIONS,
     request_body = TellLettersParams,
-    responses(
-        (status = 200, description = "The session that they were added to.", body = TellLettersResponse),
-        refusals::ForBody,
-        refusals::Always,
-    )
+    responses((status = 200, description = "The session that they were added to.", body = TellLettersResponse))
 )]
 pub(super) async fn report_dead_letters(
     caller: Caller,

@@ -33,11 +33,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
     operation_id = "listProfiles",
     tag = tag::PROFILES,
     params(PageParams),
-    responses(
-        (status = 200, description = "A page of profiles.", body = Page<Profile>),
-        (status = 400, response = refusals::BadRequest),
-        refusals::Always,
-    )
+    responses((status = 200, description = "A page of profiles.", body = Page<Profile>))
 )]
 pub(super) async fn list(
     caller: Caller,
@@ -64,9 +60,7 @@ pub(super) async fn list(
     params(("id" = String, Path, description = "The profile.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     responses(
         (status = 200, description = "The profile.", body = ProfileDetail),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
-        refusals::Always,
     )
 )]
 pub(super) async fn show(caller: Caller, Segment(id): Segment) -> Result<Json<ProfileDetail>, ApiError> {

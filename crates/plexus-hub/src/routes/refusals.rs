@@ -1,5 +1,5 @@
-//! The error responses of the OpenAPI document: one per status, all with the same envelope. Each route names those
-//! that it can return.
+//! The error responses of the OpenAPI document: one per status, all with the same envelope. A route names those of its
+//! own; `openapi::describe_refusals` adds those that follow from its form.
 
 use std::collections::BTreeMap;
 
@@ -92,5 +92,15 @@ pub(super) struct ForBody;
 impl IntoResponses for ForBody {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         by_status![BadRequest, BodyTimeout, TooLarge, NotJson]
+    }
+}
+
+/// The additional error responses of every route with parameters in its path or query.
+#[derive(Debug)]
+pub(super) struct ForParameters;
+
+impl IntoResponses for ForParameters {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        by_status![BadRequest]
     }
 }

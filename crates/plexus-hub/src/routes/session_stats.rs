@@ -30,11 +30,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
     operation_id = "listSessionStats",
     tag = tag::SESSIONS,
     params(ListParams),
-    responses(
-        (status = 200, description = "A page of sessions.", body = Page<SessionStats>),
-        (status = 400, response = refusals::BadRequest),
-        refusals::Always,
-    )
+    responses((status = 200, description = "A page of sessions.", body = Page<SessionStats>))
 )]
 pub(super) async fn list(
     caller: Caller,
@@ -63,9 +59,7 @@ pub(super) async fn list(
     params(("id" = SessionId, Path, description = "The session.")),
     responses(
         (status = 200, description = "The statistics.", body = SessionStats),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
-        refusals::Always,
     )
 )]
 pub(super) async fn show(caller: Caller, Segment(id): Segment) -> Result<Json<SessionStats>, ApiError> {

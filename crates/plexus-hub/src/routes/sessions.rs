@@ -13,7 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::query::{self, Cursor, Params, Segment};
-use super::{refusals, tag};
+use super::{openapi, refusals, tag};
 use crate::App;
 use crate::events::SEE_ALL_SESSIONS;
 use crate::http::{ApiError, Caller, Tagged};
@@ -61,11 +61,7 @@ pub(super) struct ListParams {
     operation_id = "listSessions",
     tag = tag::SESSIONS,
     params(ListParams),
-    responses(
-        (status = 200, description = "A page of sessions.", body = Page<Session>),
-        (status = 400, response = refusals::BadRequest),
-        refusals::Always,
-    )
+    responses((status = 200, description = "A page of sessions.", body = Page<Session>))
 )]
 pub(super) async fn list(
     caller: Caller,
@@ -116,8 +112,6 @@ pub(super) async fn page(caller: &Caller, params: ListParams) -> Result<Page<Ses
                 ("events" = (operation_id = "listEvents", parameters(("id" = "$response.body#/id")))),
                 ("append" = (operation_id = "appendEvents", parameters(("id" = "$response.body#/id")))),
             )),
-        refusals::ForBody,
-        refusals::Always,
     )
 )]
 pub(super) async fn create(
@@ -165,10 +159,8 @@ fn key_of(params: CreateSessionParams) -> SessionKey {
     params(("id" = SessionId, Path, description = "The session.")),
     responses(
         (status = 200, description = "The session.", body = Session),
-        (status = 304, description = "The client's copy is current."),
-        (status = 400, response = refusals::BadRequest),
+        openapi::Cached,
         (status = 404, response = refusals::NotFound),
-        refusals::Always,
     )
 )]
 pub(super) async fn show(

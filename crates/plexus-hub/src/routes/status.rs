@@ -7,7 +7,7 @@ use plexus_proto::api::{
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{refusals, tag};
+use super::tag;
 use crate::App;
 use crate::http::{ApiError, Caller};
 
@@ -23,7 +23,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
     path = "/status",
     operation_id = "getStatus",
     tag = tag::HUB,
-    responses((status = 200, description = "The status.", body = Status), refusals::Always)
+    responses((status = 200, description = "The status.", body = Status))
 )]
 pub(super) async fn show(caller: Caller) -> Result<Json<Status>, ApiError> {
     // The status reveals the activity of other callers.

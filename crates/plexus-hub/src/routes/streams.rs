@@ -95,9 +95,7 @@ async fn ws_session(
     responses(
         (status = 200, description = "Events until one side ends the stream.", body = String,
             content_type = "text/event-stream"),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
-        refusals::Always,
     )
 )]
 async fn sse_all(
@@ -122,9 +120,7 @@ async fn sse_all(
     responses(
         (status = 200, description = "Events until one side ends the stream.", body = String,
             content_type = "text/event-stream"),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
-        refusals::Always,
     )
 )]
 async fn sse_session(

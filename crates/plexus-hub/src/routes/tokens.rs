@@ -39,8 +39,6 @@ pub(super) fn router() -> OpenApiRouter<App> {
     responses(
         (status = 201, description = "The token.", body = CreatedToken,
             links(("revoke" = (operation_id = "revokeToken", parameters(("jti" = "$response.body#/jti")))))),
-        refusals::ForBody,
-        refusals::Always,
     )
 )]
 pub(super) async fn create(
@@ -61,11 +59,7 @@ pub(super) async fn create(
     operation_id = "listTokens",
     tag = tag::TOKENS,
     params(PageParams),
-    responses(
-        (status = 200, description = "A page of tokens.", body = Page<Token>),
-        (status = 400, response = refusals::BadRequest),
-        refusals::Always,
-    )
+    responses((status = 200, description = "A page of tokens.", body = Page<Token>))
 )]
 pub(super) async fn list(
     caller: Caller,
@@ -85,7 +79,7 @@ pub(super) async fn list(
     path = "/tokens/self",
     operation_id = "getOwnToken",
     tag = tag::TOKENS,
-    responses((status = 200, description = "The token.", body = TokenDetail), refusals::Always)
+    responses((status = 200, description = "The token.", body = TokenDetail))
 )]
 pub(super) async fn show_self(caller: Caller) -> Result<Json<TokenDetail>, ApiError> {
     detail(&caller, caller.principal.token_id()).await
@@ -102,9 +96,7 @@ pub(super) async fn show_self(caller: Caller) -> Result<Json<TokenDetail>, ApiEr
     params(("jti" = TokenId, Path, description = "The token.")),
     responses(
         (status = 200, description = "The token.", body = TokenDetail),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
-        refusals::Always,
     )
 )]
 pub(super) async fn show(caller: Caller, Segment(jti): Segment) -> Result<Json<TokenDetail>, ApiError> {
@@ -127,7 +119,6 @@ pub(super) async fn show(caller: Caller, Segment(jti): Segment) -> Result<Json<T
     responses(
         (status = 201, description = "The token.", body = CreatedToken),
         (status = 409, response = refusals::Conflict),
-        refusals::Always,
     )
 )]
 pub(super) async fn renew(caller: Caller) -> Result<(StatusCode, Json<CreatedToken>), ApiError> {
@@ -150,8 +141,6 @@ pub(super) async fn renew(caller: Caller) -> Result<(StatusCode, Json<CreatedTok
         (status = 201, description = "The token that replaces it.", body = CreatedToken),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
-        refusals::ForBody,
-        refusals::Always,
     )
 )]
 pub(super) async fn rotate(
@@ -185,9 +174,7 @@ pub(super) async fn rotate(
     params(("jti" = TokenId, Path, description = "The token.")),
     responses(
         (status = 200, description = "The revoked token.", body = Token),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
-        refusals::Always,
     )
 )]
 pub(super) async fn revoke(caller: Caller, Segment(jti): Segment) -> Result<Json<Token>, ApiError> {

@@ -41,9 +41,7 @@ pub(super) struct CostParams {
     params(CostParams),
     responses(
         (status = 200, description = "The cost.", body = ToolsCost),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
-        refusals::Always,
     )
 )]
 pub(super) async fn show(

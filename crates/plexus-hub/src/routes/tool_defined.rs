@@ -43,7 +43,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
     path = "/tools/-/defined",
     operation_id = "listDefinedTools",
     tag = tag::TOOLS,
-    responses((status = 200, description = "The tools.", body = DefinedTools), refusals::Always)
+    responses((status = 200, description = "The tools.", body = DefinedTools))
 )]
 pub(super) async fn list(caller: Caller) -> Result<Json<DefinedTools>, ApiError> {
     caller.require_scope(Scope::ADMIN)?;
@@ -68,10 +68,8 @@ pub(super) async fn list(caller: Caller) -> Result<Json<DefinedTools>, ApiError>
     params(("name" = String, Path, description = "The tool.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     responses(
         (status = 200, description = "The tool.", body = DefinedTool),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
-        refusals::Always,
     )
 )]
 pub(super) async fn enable(
@@ -100,10 +98,8 @@ pub(super) async fn enable(
     params(("name" = String, Path, description = "The tool.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     responses(
         (status = 200, description = "The tool.", body = DefinedTool),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
-        refusals::Always,
     )
 )]
 pub(super) async fn disable(caller: Caller, Segment(name): Segment) -> Result<Json<DefinedTool>, ApiError> {
@@ -130,8 +126,6 @@ pub(super) async fn disable(caller: Caller, Segment(name): Segment) -> Result<Js
         (status = 200, description = "The result of the test, even if the call failed.", body = ToolTrial),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
-        refusals::ForBody,
-        refusals::Always,
     )
 )]
 pub(super) async fn test(

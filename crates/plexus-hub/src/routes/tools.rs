@@ -13,7 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::query::{self, Cursor, PageParams, Params, Segment};
-use super::{refusals, tag};
+use super::{openapi, refusals, tag};
 use crate::App;
 use crate::http::{ApiError, Caller, Tagged, trace_context};
 
@@ -34,9 +34,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
     params(PageParams),
     responses(
         (status = 200, description = "A page of tools.", body = Page<Tool>),
-        (status = 304, description = "The client's copy is current."),
-        (status = 400, response = refusals::BadRequest),
-        refusals::Always,
+        openapi::Cached,
     )
 )]
 pub(super) async fn list(
@@ -65,10 +63,8 @@ pub(super) async fn list(
     params(("name" = String, Path, description = "The tool.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     responses(
         (status = 200, description = "The tool.", body = Tool),
-        (status = 304, description = "The client's copy is current."),
-        (status = 400, response = refusals::BadRequest),
+        openapi::Cached,
         (status = 404, response = refusals::NotFound),
-        refusals::Always,
     )
 )]
 pub(super) async fn show(
@@ -130,8 +126,6 @@ fn describe(tool: &plexus_tools::Tool) -> Tool {
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
         (status = 504, response = refusals::DeadlineExceeded),
-        refusals::ForBody,
-        refusals::Always,
     )
 )]
 pub(super) async fn call(

@@ -1,7 +1,6 @@
 //! Profiles: the tools that agents with different profiles list and call, and notification of changes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use plexus_proto::tool_name;
 use plexus_testkit::{McpClient, TestHub};
@@ -11,29 +10,12 @@ use serde_json::{Value, json};
 /// A tool of a server that does not exist. It returns its own name.
 fn upstream(server: &str, tool: &str, group: &str) -> Tool {
     let name = tool_name::canonical(server, tool);
-    let placement = UpstreamTool {
-        server: server.to_owned(),
-        tool: tool.to_owned(),
-        groups: vec![group.to_owned()],
-        bare: false,
-        repeats_arguments: false,
-        node: None,
-        definition: serde_json::Map::new(),
-    };
+    let placement = UpstreamTool { groups: vec![group.to_owned()], ..UpstreamTool::new(server, tool) };
     let spec = ToolSpec {
         name: name.clone().into(),
-        title: "Upstream".into(),
-        description: "Of another server.".into(),
         input_schema: json!({ "type": "object" }),
-        output_schema: None,
-        access: Access::READ,
-        actions: vec![],
-        admin: false,
-        time: None,
-        starts_agents: false,
-        handling: plexus_tools::Handling::default(),
         placement: Placement::Upstream(Arc::new(placement)),
-        deadline: Duration::from_secs(10),
+        ..ToolSpec::hub("", "Upstream", "Of another server.", Access::READ)
     };
     Tool::upstream(
         spec,

@@ -66,7 +66,7 @@ impl CallRunner {
         };
         let events = events(&call, report);
         let session = SessionKey::new("hub", &[&call.session_id.to_string()], None);
-        // Without an idempotency key: the hub has claimed it, and here the call id keeps the call from running twice.
+        // Without an idempotency key: the hub has reserved it, and here the call id keeps the call from running twice.
         let call = Call::new(call.tool, arguments, session, Via::Link)
             .with_call_id(call.call_id)
             .with_cancel(stop.token())

@@ -14,8 +14,9 @@
 //!   retries or drops them. A dead letter records whether the hub and the agent were notified. A row becomes
 //!   one by [`Outbox::dead_letter`], if the hub's answer is final ([`judge`]) or the row holds no call, and by
 //!   `expire` in `queue`, if it waited too long.
-//! - **No automatic delivery of old writes.** A hub remembers keys for seven days. A row that waited longer
-//!   than [`Limits::age`] becomes a dead letter, because the hub could mistake it for a new write.
+//! - **No automatic delivery of old writes.** A hub forgets keys after [`IdempotencyRecord::RETENTION`]. A row
+//!   that waited longer than [`Limits::age`] becomes a dead letter, because the hub could mistake it for a new
+//!   write.
 //! - **Bounded** in rows and bytes, including dead letters. When full, new writes are rejected; nothing is
 //!   discarded.
 //! - **Clock jumps do not block rows.** Pauses and leases are limited to [`LONGEST_PAUSE`] and
@@ -54,6 +55,8 @@ use plexus_kit::backoff::{self, Jitter};
 use plexus_proto::Timestamp;
 use tokio::sync::{Mutex, Notify};
 
+use crate::IdempotencyRecord;
+
 pub use dead_letters::{DeadLetterRecipient, DropOutcome};
 pub use error::OutboxError;
 pub use files::{Files, LocalFiles};
@@ -86,10 +89,13 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// The age is an hour less than the seven days for which a hub remembers keys, so that the last attempt
-    /// still finds its key.
+    /// The age is an hour less than a hub remembers keys, so that the last attempt still finds its key.
     fn default() -> Self {
-        Self { rows: 20_000, bytes: 64 << 20, age: Duration::from_secs((7 * 24 - 1) * 60 * 60) }
+        Self {
+            rows: 20_000,
+            bytes: 64 << 20,
+            age: IdempotencyRecord::RETENTION.saturating_sub(Duration::from_secs(3600)),
+        }
     }
 }
 

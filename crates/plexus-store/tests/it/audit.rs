@@ -53,6 +53,7 @@ pub(crate) async fn audited_calls_are_filtered_and_paged<B: Backend>(db: Databas
     let mut reader = db.store.read().await.unwrap();
     let tool = Some("todo".to_owned());
     let actor = Some("agent:a".to_owned());
+    let end_of = |index: usize| Some(ids[index].to_string().split_off(28));
     let none = AuditFilter::default;
     for (filter, expected) in [
         (none(), vec![3, 2, 1, 0]),
@@ -60,6 +61,9 @@ pub(crate) async fn audited_calls_are_filtered_and_paged<B: Backend>(db: Databas
         (AuditFilter { actor: actor.clone(), ..none() }, vec![3, 1, 0]),
         (AuditFilter { actor, tool, ..none() }, vec![3, 0]),
         (AuditFilter { session_id, ..none() }, vec![0]),
+        (AuditFilter { call_suffix: end_of(2), ..none() }, vec![2]),
+        (AuditFilter { call_suffix: end_of(2), session_id, ..none() }, vec![]),
+        (AuditFilter { call_suffix: Some("----".to_owned()), ..none() }, vec![]),
     ] {
         let calls = reader.audit_calls("main", &filter, 10).await.unwrap();
         let expected: Vec<_> = expected.into_iter().map(|index: usize| ids[index]).collect();

@@ -4,7 +4,7 @@
 use plexus_kit::{Durability, Secret, Supervisor};
 use plexus_proto::CallId;
 use plexus_proto::api::AuditPhase;
-use plexus_store::{Records, Store, StoreError, StoreOptions};
+use plexus_store::{DatabaseNote, Records, Store, StoreError, StoreOptions};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
 use crate::backend::{Backend, Database, LIMIT, audit, bounded, event, events, session};
@@ -21,6 +21,20 @@ pub(crate) struct Postgres {
 impl Postgres {
     async fn raw(&self) -> PgConnection {
         PgConnection::connect(&self.url).await.unwrap()
+    }
+
+    /// The tables, and the applied migrations if there are any.
+    async fn schema(&self) -> (Vec<String>, Vec<i64>) {
+        let mut raw = self.raw().await;
+        let tables = "SELECT tablename::text FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename";
+        let tables: Vec<String> =
+            sqlx::query(tables).fetch_all(&mut raw).await.unwrap().iter().map(|row| row.get(0)).collect();
+        if tables.is_empty() {
+            return (tables, vec![]);
+        }
+        let versions = "SELECT version FROM _sqlx_migrations ORDER BY version";
+        let versions = sqlx::query(versions).fetch_all(&mut raw).await.unwrap();
+        (tables, versions.iter().map(|row| row.get(0)).collect())
     }
 
     /// Ends every connection of the hub, as a restart of the server does.
@@ -147,6 +161,31 @@ async fn hub_name_is_exclusive_per_database() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn database_of_another_folder_is_refused_unchanged() {
+    bounded(async {
+        let Some(own) = Database::<Postgres>::fresh().await else { return };
+        let folder = own.backend.dir.path().to_owned();
+        let note = DatabaseNote { location: own.store.location().clone(), store_id: own.store.id() };
+        note.write_if_changed(&folder).unwrap();
+        DatabaseNote::check(&own.backend.options("main")).await.unwrap();
+
+        let empty = Postgres::create().await.unwrap();
+        let older = Database::<Postgres>::fresh().await.unwrap();
+        let forget =
+            "DELETE FROM _sqlx_migrations WHERE version = (SELECT MAX(version) FROM _sqlx_migrations)";
+        sqlx::query(forget).execute(&mut older.backend.raw().await).await.unwrap();
+        for other in [&empty, &older.backend] {
+            let before = other.schema().await;
+            let options = StoreOptions { data_dir: folder.clone(), ..other.options("main") };
+            let refused = DatabaseNote::check(&options).await;
+            assert!(matches!(refused, Err(StoreError::OtherDatabase { .. })), "{refused:?}");
+            assert_eq!(other.schema().await, before);
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn unreachable_server_error_omits_the_password() {
     bounded(async {
@@ -172,11 +211,7 @@ async fn migrations_run_once() {
     bounded(async {
         let Some(database) = Database::<Postgres>::fresh().await else { return };
         let database = database.reopened().await;
-        let mut raw = database.backend.raw().await;
-        let rows =
-            sqlx::query("SELECT version FROM _sqlx_migrations ORDER BY version").fetch_all(&mut raw).await;
-        let versions: Vec<i64> = rows.unwrap().iter().map(|row| row.get(0)).collect();
-        assert_eq!(versions, [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(database.backend.schema().await.1, [1, 2, 3, 4, 5, 6, 7]);
     })
     .await;
 }

@@ -25,7 +25,7 @@ async fn insert_result<B: Backend>(
 ) -> Result<bool, StoreError> {
     let record = record.clone();
     db.store
-        .write(move |conn| Box::pin(async move { conn.insert_idempotent_result(&record, at(now)).await }))
+        .write(move |conn| Box::pin(async move { conn.reserve_idempotency_key(&record, at(now)).await }))
         .await
 }
 
@@ -45,7 +45,7 @@ pub(crate) async fn only_old_results_are_purged<B: Backend>(db: Database<B>) {
     for (key, now) in [("a", 10), ("b", 20), ("c", 30)] {
         insert_result(&db, &record("agent:a", key, "r"), now).await.unwrap();
     }
-    let purge = || db.store.write(|conn| Box::pin(conn.purge_idempotent_results(at(20))));
+    let purge = || db.store.write(|conn| Box::pin(conn.purge_idempotency_keys(at(20))));
     assert_eq!(purge().await.unwrap(), 1);
     assert_eq!(purge().await.unwrap(), 0);
     let mut reader = db.store.read().await.unwrap();

@@ -139,7 +139,7 @@ impl Target for CursorTarget {
                     .map(|number| format!("Last-Event-ID: {}\r\n", header_value(&number.text())));
                 let reply = self.get(&path, &params, &resume.unwrap_or_default());
                 assert!(matches!(reply.status, 200 | 400 | 429), "{query:?}: {reply:?}");
-                reply.events().for_each(drop);
+                drop(reply.events());
             }
             Query::Tools { cursor } => self.tools(cursor),
             Query::Resume { id } => {

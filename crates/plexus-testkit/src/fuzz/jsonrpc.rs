@@ -98,7 +98,9 @@ fn check(body: &[u8], reply: &Reply) {
     let context = || format!("{reply:?} to {:?}", String::from_utf8_lossy(body));
     match reply.status {
         202 => assert!(reply.body.is_empty(), "a body for a message that has no answer: {}", context()),
-        200 if reply.is_stream() => reply.events().for_each(|event| check_message(&event, true, &context)),
+        200 if reply.is_stream() => {
+            reply.events().iter().for_each(|event| check_message(event, true, &context));
+        }
         200 => match reply.json() {
             Value::Array(messages) => {
                 assert!(!messages.is_empty(), "an empty batch: {}", context());

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{RawAnswer, TestHub};
+use crate::{RawAnswer, TestHub, messages_of};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for the first event of a stream, which may be idle.
@@ -127,11 +127,9 @@ impl RawAnswer {
         self.header("content-type") == Some("text/event-stream")
     }
 
-    /// The data of a stream's complete events.
-    pub(super) fn events(&self) -> impl Iterator<Item = Value> {
-        let whole = self.body.rsplit_once("\n\n").map_or("", |(whole, _)| whole);
-        let data = whole.lines().filter_map(|line| line.strip_prefix("data: "));
-        data.map(|data| serde_json::from_str(data).unwrap_or_else(|e| panic!("not JSON ({e}): {data}")))
+    /// The data of a stream's complete events. The lines between chunks are no fields of events.
+    pub(super) fn events(&self) -> Vec<Value> {
+        messages_of(&self.body)
     }
 
     /// Every answer has a request id and is not an internal error, and every refusal has a reason.

@@ -7,7 +7,7 @@ use plexus_store::Records;
 
 use super::execute::{bound, guarded};
 use super::record::CallRecord;
-use super::stored_results::{self, KeyClaim, StoredResult};
+use super::stored_results::{self, KeyReservation, StoredResult};
 use super::{AdmittedCall, Inner};
 use crate::CallError;
 use crate::handler::Transaction;
@@ -35,18 +35,19 @@ impl Inner {
         &self,
         work: Transaction,
         record: CallRecord,
-        claim: Option<KeyClaim>,
+        reservation: Option<KeyReservation>,
         limit: usize,
     ) -> AdmittedCall {
         let (now, call_id, tool) = (self.clock.now(), record.call_id(), record.tool().to_owned());
-        let (stored, spare) = (claim.clone(), claim.map(|claim| (claim, record.clone())));
+        let (stored, spare) =
+            (reservation.clone(), reservation.map(|reservation| (reservation, record.clone())));
         let committed = self.store.transact(
             move |conn| {
                 Box::pin(async move {
                     let output = bound(guarded(&tool, work(conn)).await?, limit)?;
-                    if let Some(claim) = &stored {
-                        let first = claim.record(call_id, StoredResult::Output(output.clone()))?;
-                        if !conn.insert_idempotent_result(&first, now).await? {
+                    if let Some(reservation) = &stored {
+                        let first = reservation.record(call_id, StoredResult::Output(output.clone()))?;
+                        if !conn.reserve_idempotency_key(&first, now).await? {
                             return Err(NotCommitted::KeyTaken);
                         }
                     }
@@ -61,29 +62,34 @@ impl Inner {
         );
         let (error, spare) = match (committed.await, spare) {
             (Ok(Ok(output)), _) => return AdmittedCall::run(Ok(output)),
-            (Ok(Err(NotCommitted::KeyTaken)), Some((claim, record))) => {
-                return self.replay_concurrent(record, claim).await;
+            (Ok(Err(NotCommitted::KeyTaken)), Some((reservation, record))) => {
+                return self.replay_concurrent(record, reservation).await;
             }
-            (Ok(Err(NotCommitted::KeyTaken)), None) => (stored_results::claimed_concurrently(), None),
+            (Ok(Err(NotCommitted::KeyTaken)), None) => (stored_results::reserved_concurrently(), None),
             (Ok(Err(NotCommitted::Failed(error))), spare) => (error, spare),
             (Err(error), spare) => (error.into(), spare),
         };
         match spare {
             // If the transactions of two hubs deadlock, the database aborts one of them; the other commits the result
             // shortly.
-            Some((claim, record)) if error.code == ErrorCode::Unavailable => {
-                self.after_contention(record, claim, error).await
+            Some((reservation, record)) if error.code == ErrorCode::Unavailable => {
+                self.after_contention(record, reservation, error).await
             }
             _ => AdmittedCall::run(Err(error)),
         }
     }
 
     /// Handles a failed write while another hub may be committing the same one.
-    async fn after_contention(&self, record: CallRecord, claim: KeyClaim, error: CallError) -> AdmittedCall {
+    async fn after_contention(
+        &self,
+        record: CallRecord,
+        reservation: KeyReservation,
+        error: CallError,
+    ) -> AdmittedCall {
         for _ in 0..MAX_LOOKUPS {
-            match self.earlier(&claim.subject, &claim.key).await {
-                Ok(Some(first)) if first.request_hash == claim.request_hash => {
-                    return self.replay_concurrent(record, claim).await;
+            match self.earlier(&reservation.subject, &reservation.key).await {
+                Ok(Some(first)) if first.request_hash == reservation.request_hash => {
+                    return self.replay_concurrent(record, reservation).await;
                 }
                 Ok(None) => tokio::time::sleep(LOOKUP_INTERVAL).await,
                 Ok(Some(_)) | Err(_) => break,
@@ -93,19 +99,21 @@ impl Inner {
     }
 
     /// Replies with the result that another hub has meanwhile stored under the key.
-    async fn replay_concurrent(&self, record: CallRecord, claim: KeyClaim) -> AdmittedCall {
-        let first = match self.earlier(&claim.subject, &claim.key).await {
+    async fn replay_concurrent(&self, record: CallRecord, reservation: KeyReservation) -> AdmittedCall {
+        let first = match self.earlier(&reservation.subject, &reservation.key).await {
             Ok(Some(first)) => first,
             // It expired between the two lookups.
             Ok(None) => {
                 return AdmittedCall::run(
-                    self.finish(record, Err(stored_results::claimed_concurrently())).await,
+                    self.finish(record, Err(stored_results::reserved_concurrently())).await,
                 );
             }
             Err(error) => return AdmittedCall::run(self.finish(record, Err(error)).await),
         };
-        if first.request_hash != claim.request_hash {
-            return AdmittedCall::run(self.finish(record, Err(stored_results::key_reused(&claim.key))).await);
+        if first.request_hash != reservation.request_hash {
+            return AdmittedCall::run(
+                self.finish(record, Err(stored_results::key_reused(&reservation.key))).await,
+            );
         }
         match self.store.append(record.replayed_after_start(first.call_id)).await {
             Ok(()) => AdmittedCall {

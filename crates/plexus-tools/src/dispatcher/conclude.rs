@@ -16,7 +16,7 @@ const REPORT_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// The interval of checks for a call that another hub may have settled.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A claimed idempotency key.
+/// A reserved idempotency key.
 #[derive(Debug, Clone)]
 pub(super) struct Key {
     pub(super) subject: String,
@@ -143,7 +143,7 @@ impl Inner {
             .await?
     }
 
-    /// Waits until the call that claimed the key has ended on its node, if it runs on one, and returns the stored
+    /// Waits until the call that reserved the key has ended on its node, if it runs on one, and returns the stored
     /// outcome; none if the key was released.
     pub(super) async fn after_end(
         &self,
@@ -176,7 +176,7 @@ impl Inner {
     }
 }
 
-/// Stores the outcome under the key, or releases it. Does nothing if the key has expired and another call has claimed
+/// Stores the outcome under the key, or releases it. Does nothing if the key has expired and another call has reserved
 /// it.
 async fn set_key(
     conn: &mut Conn,
@@ -188,8 +188,8 @@ async fn set_key(
     let of_call = conn.idempotent_result(subject, key).await?.is_some_and(|entry| entry.call_id == call_id);
     match stored {
         _ if !of_call => Ok(()),
-        Some(stored) => conn.set_idempotent_result(subject, key, stored).await,
-        None => conn.free_idempotency_key(subject, key).await,
+        Some(stored) => conn.store_idempotent_result(subject, key, stored).await,
+        None => conn.release_idempotency_key(subject, key).await,
     }
 }
 

@@ -9,20 +9,20 @@ use plexus_proto::{CallId, ErrorCode};
 use super::prepare::PreparedCall;
 use super::record::CallRecord;
 use super::stored_results::{self, StoredResult};
-use super::{Inner, KeyClaim, bound, run_handler};
+use super::{Inner, KeyReservation, bound, run_handler};
 use crate::{CallError, Outcome, ToolContext, ToolOutput};
 
 impl Inner {
-    /// Claims the key, then runs the handler. The key is released only if the call certainly had no effect.
+    /// Reserves the key, then runs the handler. The key is released only if the call certainly had no effect.
     pub(super) async fn execute_external(
         &self,
         prepared: PreparedCall,
         context: ToolContext,
         record: CallRecord,
-        claim: Option<KeyClaim>,
+        reservation: Option<KeyReservation>,
     ) -> Result<ToolOutput, CallError> {
-        if let Some(claim) = &claim
-            && let Err(error) = self.claim_key(claim, record.call_id()).await
+        if let Some(reservation) = &reservation
+            && let Err(error) = self.reserve_key(reservation, record.call_id()).await
         {
             return self.finish(record, Err(error)).await;
         }
@@ -34,25 +34,25 @@ impl Inner {
             )),
             Err(error) => Err(error),
         };
-        let recorded = match claim {
-            Some(claim) => self.settle_external(record, claim, &result).await,
+        let recorded = match reservation {
+            Some(reservation) => self.settle_external(record, reservation, &result).await,
             None => self.record_end(record, &result).await.map_err(CallError::from),
         };
         recorded.map_err(|error| error.after(&result))?;
         result
     }
 
-    /// Claims the key of a call before it is sent.
-    async fn claim_key(&self, claim: &KeyClaim, call_id: CallId) -> Result<(), CallError> {
+    /// Reserves the key of a call before it is sent.
+    async fn reserve_key(&self, reservation: &KeyReservation, call_id: CallId) -> Result<(), CallError> {
         let (started, now) =
-            (claim.record(call_id, StoredResult::Started { begun: true })?, self.clock.now());
+            (reservation.record(call_id, StoredResult::Started { started: true })?, self.clock.now());
         let work = self
             .store
-            .write(move |conn| Box::pin(async move { conn.insert_idempotent_result(&started, now).await }));
+            .write(move |conn| Box::pin(async move { conn.reserve_idempotency_key(&started, now).await }));
         match work.await {
             Ok(true) => Ok(()),
-            Ok(false) => Err(stored_results::claimed_concurrently()),
-            // The claim may have been committed although the call is not made.
+            Ok(false) => Err(stored_results::reserved_concurrently()),
+            // The reservation may have been committed although the call is not made.
             Err(error) => Err(CallError::from(error).hint(
                 "Nothing was run. Call again; if the reply is that the first call has started, use a new key.",
             )),
@@ -63,7 +63,7 @@ impl Inner {
     async fn settle_external(
         &self,
         record: CallRecord,
-        claim: KeyClaim,
+        reservation: KeyReservation,
         result: &Result<ToolOutput, CallError>,
     ) -> Result<(), CallError> {
         let stored = StoredResult::of(result).map(|stored| stored.text()).transpose()?;
@@ -74,9 +74,12 @@ impl Inner {
                     Box::pin(async move {
                         match stored {
                             Some(stored) => {
-                                conn.set_idempotent_result(&claim.subject, &claim.key, &stored).await?
+                                conn.store_idempotent_result(&reservation.subject, &reservation.key, &stored)
+                                    .await?
                             }
-                            None => conn.free_idempotency_key(&claim.subject, &claim.key).await?,
+                            None => {
+                                conn.release_idempotency_key(&reservation.subject, &reservation.key).await?
+                            }
                         }
                         Ok::<(), CallError>(())
                     })

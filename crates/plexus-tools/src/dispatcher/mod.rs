@@ -13,7 +13,7 @@
 //! 5. **Take a concurrency slot** of the principal (`Inner::enter` in this file).
 //! 6. **Record the start** in the audit log and the session (`record.rs`).
 //! 7. **Execute under the deadline** (`execute.rs`, `deadline.rs`): in the hub; at another server, after the key was
-//!    claimed (`external.rs`); or on a node that holds the call until its end is committed (`node_call.rs`,
+//!    reserved (`external.rs`); or on a node that holds the call until its end is committed (`node_call.rs`,
 //!    `node_delivery.rs`).
 //! 8. **Commit**: a native write commits in one transaction with its key and its record (`commit.rs`); `conclude.rs`
 //!    ends the calls on nodes, also those whose hub has stopped.
@@ -68,7 +68,7 @@ use measure::CallMetrics;
 use node_call::AwaitedCalls;
 use prepare::{PreparedCall, prepare, prepare_given};
 use record::{CallOrigin, CallRecord};
-use stored_results::{KeyClaim, StoredResult};
+use stored_results::{KeyReservation, StoredResult};
 
 pub use call::{Call, CallKind, CallReply, PendingCall, Via};
 pub use prepare::request_digest;
@@ -425,8 +425,9 @@ impl Inner {
                 AdmittedCall { replayed_from: Some(earlier.session_id), result }
             }
             None => {
-                let claim = KeyClaim { subject, key, request_hash, session_id: context.session_id };
-                self.enter(prepared, context, record, Some(claim)).await
+                let reservation =
+                    KeyReservation { subject, key, request_hash, session_id: context.session_id };
+                self.enter(prepared, context, record, Some(reservation)).await
             }
         }
     }
@@ -437,7 +438,7 @@ impl Inner {
         prepared: PreparedCall,
         context: ToolContext,
         record: CallRecord,
-        claim: Option<KeyClaim>,
+        reservation: Option<KeyReservation>,
     ) -> AdmittedCall {
         let subject = context.principal.subject();
         let Some(_slot) = self.running.enter(subject) else {
@@ -447,7 +448,7 @@ impl Inner {
                 .hint("Nothing was run. Wait for one of them to end and call again.");
             return AdmittedCall::run(self.refuse(record, error).await);
         };
-        self.execute(prepared, context, record, claim).await
+        self.execute(prepared, context, record, reservation).await
     }
 
     async fn earlier(&self, subject: &str, key: &str) -> Result<Option<IdempotencyRecord>, CallError> {
@@ -460,7 +461,7 @@ impl Inner {
         prepared: PreparedCall,
         context: ToolContext,
         record: CallRecord,
-        claim: Option<KeyClaim>,
+        reservation: Option<KeyReservation>,
     ) -> AdmittedCall {
         // Submitted to the writer first, so it commits before or with the writes of the tool.
         let started = match self.store.append_soon(record.started()).await {
@@ -473,19 +474,20 @@ impl Inner {
             Some(route) => match route.check(&prepared.tool) {
                 Err(error) => return AdmittedCall::run(self.finish(record, Err(error)).await),
                 Ok(()) if prepared.is_held_by_node() => {
-                    let ended = self.execute_on_node(prepared.for_machine(), context, record, claim).await;
+                    let ended =
+                        self.execute_on_node(prepared.for_machine(), context, record, reservation).await;
                     return AdmittedCall::run(ended);
                 }
                 Ok(()) => prepared.for_machine(),
             },
         };
         if prepared.reaches_out() {
-            return AdmittedCall::run(self.execute_external(prepared, context, record, claim).await);
+            return AdmittedCall::run(self.execute_external(prepared, context, record, reservation).await);
         }
         let limit = self.output_bytes.load(Ordering::Relaxed);
         let work: Transaction = match run_handler(prepared, context).await {
             Ok(Outcome::Transact(work)) => work,
-            Ok(Outcome::Ready(output)) if claim.is_some() => {
+            Ok(Outcome::Ready(output)) if reservation.is_some() => {
                 Box::new(move |_| Box::pin(async move { Ok(output) }))
             }
             Ok(Outcome::Ready(output)) => {
@@ -493,7 +495,7 @@ impl Inner {
             }
             Err(error) => return AdmittedCall::run(self.finish(record, Err(error)).await),
         };
-        self.commit(work, record, claim, limit).await
+        self.commit(work, record, reservation, limit).await
     }
 
     /// Records the end of a call that wrote nothing.

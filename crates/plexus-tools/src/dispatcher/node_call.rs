@@ -20,7 +20,7 @@ use super::prepare::PreparedCall;
 use super::record::CallRecord;
 use super::route::Route;
 use super::stored_results::{self, StoredResult};
-use super::{Inner, KeyClaim, bound};
+use super::{Inner, KeyReservation, bound};
 use crate::{CallError, Outcome, ToolContext, ToolOutput};
 
 /// The first and the longest interval between attempts to record the end of a call; it doubles in between.
@@ -68,7 +68,7 @@ impl Inner {
         prepared: PreparedCall,
         context: ToolContext,
         record: CallRecord,
-        claim: Option<KeyClaim>,
+        reservation: Option<KeyReservation>,
     ) -> CallResult {
         let Some(route) = prepared.route.clone() else {
             return Err(CallError::new(
@@ -77,12 +77,12 @@ impl Inner {
             ));
         };
         let waited = self.awaited.wait(record.call_id());
-        let row = self.row(&prepared, &context, &record, claim.as_ref(), &route);
-        if let Err(error) = self.store_call(row, claim.as_ref()).await {
+        let row = self.row(&prepared, &context, &record, reservation.as_ref(), &route);
+        if let Err(error) = self.store_call(row, reservation.as_ref()).await {
             return self.finish(record, Err(error)).await;
         }
         let (node, call_id) = (route.node.id, record.call_id());
-        let key = claim.map(|claim| Key { subject: claim.subject, key: claim.key });
+        let key = reservation.map(|reservation| Key { subject: reservation.subject, key: reservation.key });
         let result = match self.await_end(prepared, context, &record, key.as_ref(), &route).await {
             WaitEnd::Settled(error) => Err(error),
             WaitEnd::With(result) => {
@@ -139,7 +139,7 @@ impl Inner {
         prepared: &PreparedCall,
         context: &ToolContext,
         record: &CallRecord,
-        claim: Option<&KeyClaim>,
+        reservation: Option<&KeyReservation>,
         route: &Route,
     ) -> NodeCallRecord {
         let (principal, now) = (&context.principal, self.clock.now());
@@ -155,7 +155,8 @@ impl Inner {
             session_id: context.session_id,
             tool: prepared.tool.spec().name.to_string(),
             arguments: prepared.arguments.to_string(),
-            idempotency: claim.map(|claim| (claim.key.clone(), claim.request_hash.clone())),
+            idempotency: reservation
+                .map(|reservation| (reservation.key.clone(), reservation.request_hash.clone())),
             via: record.via().to_owned(),
             deadline_at: after(queued_until.unwrap_or(now), context.allowed),
             queued_until,
@@ -163,10 +164,14 @@ impl Inner {
         }
     }
 
-    /// Stores the row of the call and claims its key in one transaction.
-    async fn store_call(&self, row: NodeCallRecord, claim: Option<&KeyClaim>) -> Result<(), CallError> {
-        let started = claim
-            .map(|claim| claim.record(row.call_id, StoredResult::Started { begun: true }))
+    /// Stores the row of the call and reserves its key in one transaction.
+    async fn store_call(
+        &self,
+        row: NodeCallRecord,
+        reservation: Option<&KeyReservation>,
+    ) -> Result<(), CallError> {
+        let started = reservation
+            .map(|reservation| reservation.record(row.call_id, StoredResult::Started { started: true }))
             .transpose()?;
         let now = self.clock.now();
         // Synced to disk before the call is sent: if a power cut lost the key, a retry would run the call twice.
@@ -174,9 +179,9 @@ impl Inner {
             move |conn| {
                 Box::pin(async move {
                     if let Some(started) = started
-                        && !conn.insert_idempotent_result(&started, now).await?
+                        && !conn.reserve_idempotency_key(&started, now).await?
                     {
-                        return Err(stored_results::claimed_concurrently());
+                        return Err(stored_results::reserved_concurrently());
                     }
                     conn.insert_node_call(&row).await.map_err(CallError::from)
                 })

@@ -1,7 +1,7 @@
 //! Results stored under idempotency keys.
 //!
 //! A native write commits in one transaction with its key, so either a result is stored or nothing happened. A call to
-//! another server cannot be rolled back: its key is claimed before the call, and the outcome, including an unknown one,
+//! another server cannot be rolled back: its key is reserved before the call, and the outcome, including an unknown one,
 //! is stored under the key. The key is released only if the call certainly had no effect.
 
 use plexus_proto::{CallId, ErrorCode, SessionId};
@@ -19,7 +19,8 @@ const CHECK_FIRST_HINT: &str = "Nothing was run now. Check whether the first cal
 pub(super) enum StoredResult {
     /// The call has started, and its end is not known.
     Started {
-        begun: bool,
+        #[serde(rename = "begun")]
+        started: bool,
     },
     Failed {
         error: CallError,
@@ -73,14 +74,14 @@ impl StoredResult {
 
 /// The key under which the result of a call is stored.
 #[derive(Clone)]
-pub(super) struct KeyClaim {
+pub(super) struct KeyReservation {
     pub(super) subject: String,
     pub(super) key: String,
     pub(super) request_hash: String,
     pub(super) session_id: SessionId,
 }
 
-impl KeyClaim {
+impl KeyReservation {
     pub(super) fn record(
         &self,
         call_id: CallId,
@@ -103,8 +104,8 @@ fn outcome_is_unknown(code: ErrorCode) -> bool {
     code.is_retryable() || code == ErrorCode::Cancelled
 }
 
-/// Another hub has claimed the key since it was looked up.
-pub(super) fn claimed_concurrently() -> CallError {
+/// Another hub has reserved the key since it was looked up.
+pub(super) fn reserved_concurrently() -> CallError {
     CallError::new(ErrorCode::Unavailable, "another call with this idempotency key started first")
         .hint("Nothing was run. Call again with the same key to get its result.")
 }

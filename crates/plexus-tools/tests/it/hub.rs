@@ -9,7 +9,7 @@ use plexus_auth::profiles::LiveProfiles;
 use plexus_auth::{AuthError, Authenticator, KeyRing, Principal};
 use plexus_kit::{Clock, Durability, Supervisor};
 use plexus_proto::api::{AuditCall, CreateTokenParams, TokenKind};
-use plexus_proto::{CallId, Event, SessionId, Timestamp};
+use plexus_proto::{CallId, Event, SessionId, Timestamp, tool_name};
 use plexus_store::{AuditFilter, Store, StoreOptions};
 use plexus_tools::{
     Access, Call, CallError, CallReply, Dispatcher, DispatcherOptions, Outcome, Placement, Registry,
@@ -300,7 +300,23 @@ where
     })
 }
 
-/// A tool `write` of the server `upstream_tool`, which must not be run twice and runs `script`.
+/// A tool of another server, which answers with its canonical name.
+pub(crate) fn named_upstream_tool(tool: UpstreamTool) -> Tool {
+    let name = tool_name::canonical(&tool.server, &tool.tool);
+    let spec = ToolSpec {
+        name: name.clone().into(),
+        input_schema: json!({ "type": "object" }),
+        placement: Placement::Upstream(Arc::new(tool)),
+        ..ToolSpec::hub("", "Upstream", "Of another server.", Access::READ)
+    };
+    let run = move |_, _| -> BoxFuture<'static, _> {
+        let output = ToolOutput::new(name.clone(), &json!({}));
+        Box::pin(std::future::ready(Ok(Outcome::Ready(output))))
+    };
+    Tool::upstream(spec, Arc::new(run))
+}
+
+/// A tool `write` of the server `far`, which must not be run twice and runs `script`.
 pub(crate) fn upstream_tool<Fut>(script: impl Fn() -> Fut + Send + Sync + 'static) -> Tool
 where
     Fut: Future<Output = Result<ToolOutput, CallError>> + Send + 'static,
@@ -316,19 +332,9 @@ pub(crate) fn upstream_tool_with_schema<Fut>(
 where
     Fut: Future<Output = Result<ToolOutput, CallError>> + Send + 'static,
 {
-    let placement = UpstreamTool {
-        server: "far".to_owned(),
-        tool: "write".to_owned(),
-        groups: vec![],
-        bare: false,
-        repeats_arguments: false,
-        node: None,
-        definition: serde_json::Map::new(),
-    };
     let spec = ToolSpec {
-        name: "mcp__far__write".into(),
         input_schema,
-        placement: Placement::Upstream(Arc::new(placement)),
+        placement: Placement::Upstream(Arc::new(UpstreamTool::new("far", "write"))),
         ..ToolSpec::hub("mcp__far__write", "Write", "Writes far away.", Access::ADD)
     };
     let run = move |_, _| -> BoxFuture<'static, _> {

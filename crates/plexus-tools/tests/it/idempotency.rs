@@ -321,7 +321,7 @@ async fn external_call_runs_once_per_key() {
             };
             (reply.replayed, text)
         };
-        // It never got there, so the key is free again.
+        // It never got there, so the key is released.
         assert_eq!(message("k").await, (false, "not there".to_owned()));
         assert_eq!(message("k").await, (false, "lost on the way".to_owned()));
         // Nobody knows what became of it, and nobody finds out by doing it again.
@@ -343,7 +343,7 @@ async fn external_call_runs_once_per_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn key_claimed_before_a_hub_exit_is_not_run_again() {
+async fn key_reserved_before_a_hub_exit_is_not_run_again() {
     bounded(async {
         let runs = Arc::new(AtomicUsize::new(0));
         let hub = Hub::with([reaching_out(vec![Ok(ToolOutput::new("done", &json!({})))], &runs)]).await;
@@ -353,7 +353,7 @@ async fn key_claimed_before_a_hub_exit_is_not_run_again() {
         hub.store
             .write(|conn| {
                 Box::pin(
-                    async move { conn.set_idempotent_result("agent:ann", "k", r#"{"begun":true}"#).await },
+                    async move { conn.store_idempotent_result("agent:ann", "k", r#"{"begun":true}"#).await },
                 )
             })
             .await
@@ -387,7 +387,7 @@ async fn a_server_that_does_not_accept_arguments_may_have_done_its_work() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn concurrent_claim_of_a_key_is_refused_on_the_second_hub() {
+async fn concurrent_reservation_of_a_key_is_refused_on_the_second_hub() {
     bounded(async {
         let runs = Arc::new(AtomicUsize::new(0));
         let done = || Ok(ToolOutput::new("done", &json!({})));

@@ -2,53 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
 use plexus_auth::Principal;
 use plexus_auth::profiles::LiveProfiles;
-use plexus_proto::tool_name;
-use plexus_tools::{Access, Outcome, Placement, Tool, ToolOutput, ToolSpec, UpstreamTool};
+use plexus_tools::{Tool, UpstreamTool};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
-use crate::hub::{Hub, bounded, ready, scripted};
+use crate::hub::{Hub, bounded, named_upstream_tool, ready, scripted};
 
 /// A tool of another server that returns its own name.
 pub(crate) fn upstream(server: &str, tool: &str, groups: &[String], bare: bool) -> Tool {
-    let name = tool_name::canonical(server, tool);
-    let placement = UpstreamTool {
-        server: server.to_owned(),
-        tool: tool.to_owned(),
-        groups: groups.to_vec(),
-        bare,
-        repeats_arguments: false,
-        node: None,
-        definition: serde_json::Map::new(),
-    };
-    let spec = ToolSpec {
-        name: name.clone().into(),
-        title: "Upstream".into(),
-        description: "Of another server.".into(),
-        input_schema: json!({ "type": "object" }),
-        output_schema: None,
-        access: Access::READ,
-        actions: vec![],
-        admin: false,
-        time: None,
-        starts_agents: false,
-        handling: plexus_tools::Handling::default(),
-        placement: Placement::Upstream(Arc::new(placement)),
-        deadline: Duration::from_secs(10),
-    };
-    Tool::upstream(
-        spec,
-        Arc::new(move |_, _| {
-            let name = name.clone();
-            Box::pin(async move { Ok(Outcome::Ready(ToolOutput::new(name, &()))) })
-        }),
-    )
+    named_upstream_tool(UpstreamTool { groups: groups.to_vec(), bare, ..UpstreamTool::new(server, tool) })
 }
 
 pub(crate) fn write(folder: &Path, id: &str, config: &Value) {

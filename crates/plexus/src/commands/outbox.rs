@@ -7,6 +7,7 @@ pub(super) mod agent_outboxes;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use plexus_store::IdempotencyRecord;
 use plexus_store::outbox::{DropOutcome, Write, WriteFilter, WriteState};
 use serde_json::{Value, json};
 
@@ -15,6 +16,8 @@ use super::Invocation;
 use crate::failure::{Exit, Failure};
 use crate::listing;
 use crate::output::{Column, Output, human_bytes};
+
+const _: () = assert!(IdempotencyRecord::RETENTION.as_secs() == 7 * 24 * 3600, "the help says seven days");
 
 #[derive(Debug, Args)]
 pub(crate) struct OutboxArgs {

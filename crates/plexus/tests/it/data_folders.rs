@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use plexus_testkit::{HubProcess, Plexus, ProgramOutput, postgres};
 use serde_json::{Value, json};
+use sqlx::{Connection as _, PgConnection};
 
 use crate::tampering::{AuditTable, call, stopped, wait_until_signed};
 
@@ -225,6 +226,19 @@ async fn folder_is_not_started_on_another_kind_of_database() {
     assert!(refused.failed(1).contains("belongs to the SQLite database"), "{refused:?}");
     let hub = plexus.up().await;
     assert_eq!(hub.api("/api/v1/status").await["audit"]["intact_at_start"], true);
+}
+
+#[tokio::test]
+async fn folder_is_not_started_on_another_postgres_database_which_stays_empty() {
+    let (Some(own), Some(other)) = (postgres::database().await, postgres::database().await) else { return };
+    let plexus = crate::plexus();
+    let hub = plexus.up_with(&["--database-url", &own]).await;
+    assert!(hub.terminate().await.success());
+    let refused = plexus.run(&["up", "--listen", "127.0.0.1:0", "--database-url", &other]).await;
+    assert!(refused.failed(1).contains("belongs to the PostgreSQL database"), "{refused:?}");
+    let mut connection = PgConnection::connect(&other).await.expect("the server answers");
+    let tables = sqlx::query("SELECT tablename FROM pg_tables WHERE schemaname = 'public'");
+    assert_eq!(tables.fetch_all(&mut connection).await.expect("tables").len(), 0);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use plexus_store::outbox::{Limits, Outbox};
-use plexus_testkit::{Plexus, modern_meta};
+use plexus_testkit::{Plexus, messages_of, modern_meta};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout};
@@ -326,7 +326,6 @@ impl ProxyClient {
         if !is_stream {
             return Ok(text);
         }
-        let last = text.lines().rev().find_map(|line| line.strip_prefix("data:"));
-        last.map(|data| data.trim().to_owned()).ok_or(ProxyEnded)
+        messages_of(&text).last().map(Value::to_string).ok_or(ProxyEnded)
     }
 }

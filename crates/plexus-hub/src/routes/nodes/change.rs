@@ -24,8 +24,6 @@ use crate::routes::{refusals, tag};
         (status = 200, description = "The node.", body = Node),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
-        refusals::ForBody,
-        refusals::Always,
     )
 )]
 pub(in crate::routes) async fn change(
@@ -61,10 +59,8 @@ pub(in crate::routes) async fn change(
     params(("node" = String, Path, description = "Name or id of the node.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     responses(
         (status = 200, description = "The removed node or invitation.", body = RemovedNode),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
-        refusals::Always,
     )
 )]
 pub(in crate::routes) async fn remove(

@@ -36,8 +36,6 @@ const MAX_JOIN: usize = 16 << 10;
     responses(
         (status = 201, description = "The invitation with its code.", body = NodeInvite),
         (status = 409, response = refusals::Conflict),
-        refusals::ForBody,
-        refusals::Always,
     )
 )]
 pub(in crate::routes) async fn invite(
@@ -60,10 +58,7 @@ pub(in crate::routes) async fn invite(
     path = "/nodes/invites",
     operation_id = "listNodeInvites",
     tag = tag::NODES,
-    responses(
-        (status = 200, description = "The invitations.", body = Page<PendingInvite>),
-        refusals::Always,
-    )
+    responses((status = 200, description = "The invitations.", body = Page<PendingInvite>))
 )]
 pub(in crate::routes) async fn invites(caller: Caller) -> Result<Json<Page<PendingInvite>>, ApiError> {
     caller.require_scope(super::READ)?;
@@ -83,9 +78,7 @@ pub(in crate::routes) async fn invites(caller: Caller) -> Result<Json<Page<Pendi
     params(("name" = String, Path, description = "Name of the invited node.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     responses(
         (status = 200, description = "The withdrawn invitation.", body = PendingInvite),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
-        refusals::Always,
     )
 )]
 pub(in crate::routes) async fn withdraw(
@@ -126,7 +119,6 @@ fn pending(invite: Invitation) -> PendingInvite {
     responses(
         (status = 201, description = "The new node and its credential.", body = NodeCredential),
         (status = 409, response = refusals::Conflict),
-        refusals::ForBody,
         refusals::Always,
     )
 )]
@@ -211,9 +203,7 @@ fn refused(
     params(("id" = plexus_proto::NodeId, Path, description = "The node.")),
     responses(
         (status = 201, description = "The credential.", body = NodeCredential),
-        (status = 400, response = refusals::BadRequest),
         (status = 409, response = refusals::Conflict),
-        refusals::Always,
     )
 )]
 pub(in crate::routes) async fn renew(

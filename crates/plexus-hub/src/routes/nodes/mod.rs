@@ -15,7 +15,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::query::{self, Cursor, PageParams, Params, Segment};
-use super::{refusals, tag};
+use super::{openapi, refusals, tag};
 use crate::App;
 use crate::http::{ApiError, Caller, Tagged};
 use crate::services::Services;
@@ -44,9 +44,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
     params(PageParams),
     responses(
         (status = 200, description = "A page of nodes.", body = Page<Node>),
-        (status = 304, description = "The client's copy is current."),
-        (status = 400, response = refusals::BadRequest),
-        refusals::Always,
+        openapi::Cached,
     )
 )]
 pub(super) async fn list(
@@ -76,9 +74,7 @@ pub(super) async fn list(
     params(("node" = String, Path, description = "Name or id of the node.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     responses(
         (status = 200, description = "The node.", body = Node),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
-        refusals::Always,
     )
 )]
 pub(super) async fn show(caller: Caller, Segment(node): Segment) -> Result<Json<Node>, ApiError> {

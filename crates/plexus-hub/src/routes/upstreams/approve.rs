@@ -30,9 +30,7 @@ const MAX_TOOLS: usize = 1_001;
     params(("server" = String, Path, description = "The server.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     responses(
         (status = 200, description = "All pending tools, on one page.", body = Page<PendingTool>),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
-        refusals::Always,
     )
 )]
 pub(in crate::routes) async fn pending(
@@ -59,8 +57,6 @@ pub(in crate::routes) async fn pending(
         (status = 200, description = "The approved and the still pending tools.", body = UpstreamApproval),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
-        refusals::ForBody,
-        refusals::Always,
     )
 )]
 pub(in crate::routes) async fn approve(

@@ -47,8 +47,6 @@ const RELOAD: &str = "upstream_reload";
                 ("remove" = (operation_id = "removeUpstream", parameters(("server" = "$response.body#/name")))),
             )),
         (status = 409, response = refusals::Conflict),
-        refusals::ForBody,
-        refusals::Always,
     )
 )]
 pub(in crate::routes) async fn add(
@@ -97,9 +95,7 @@ pub(in crate::routes) async fn add(
     params(("server" = String, Path, description = "The server.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     responses(
         (status = 200, description = "The removed server and the path of its backup.", body = RemovedUpstream),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
-        refusals::Always,
     )
 )]
 pub(in crate::routes) async fn remove(
@@ -136,10 +132,8 @@ pub(in crate::routes) async fn remove(
     ),
     responses(
         (status = 200, description = "The server.", body = Upstream),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
-        refusals::Always,
     )
 )]
 pub(in crate::routes) async fn enable(
@@ -168,10 +162,8 @@ pub(in crate::routes) async fn enable(
     params(("server" = String, Path, description = "The server.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     responses(
         (status = 200, description = "The server.", body = Upstream),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
-        refusals::Always,
     )
 )]
 pub(in crate::routes) async fn disable(
@@ -213,9 +205,7 @@ async fn switch(
     ),
     responses(
         (status = 200, description = "The server.", body = Upstream),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
-        refusals::Always,
     )
 )]
 pub(in crate::routes) async fn restart(
@@ -240,7 +230,7 @@ pub(in crate::routes) async fn restart(
     path = "/upstreams/-/reload",
     operation_id = "reloadUpstreams",
     tag = tag::UPSTREAMS,
-    responses((status = 200, description = "The changes.", body = ReloadReport), refusals::Always)
+    responses((status = 200, description = "The changes.", body = ReloadReport))
 )]
 pub(in crate::routes) async fn reload(caller: Caller) -> Result<Json<ReloadReport>, ApiError> {
     let reloaded = recorded(caller, RELOAD, json!({}), async move |services| {

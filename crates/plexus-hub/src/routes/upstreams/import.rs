@@ -15,7 +15,7 @@ use super::record::recorded;
 use super::{in_folder, refused_by_folder};
 use crate::App;
 use crate::http::{ApiError, Caller};
-use crate::routes::{refusals, tag};
+use crate::routes::tag;
 use crate::services::Services;
 
 /// Name of this operation in the audit log.
@@ -44,11 +44,7 @@ impl FromRequestParts<App> for Addresses {
     operation_id = "importUpstreams",
     tag = tag::UPSTREAMS,
     request_body = ImportUpstreamsParams,
-    responses(
-        (status = 200, description = "The imported and the skipped servers.", body = UpstreamImport),
-        refusals::ForBody,
-        refusals::Always,
-    )
+    responses((status = 200, description = "The imported and the skipped servers.", body = UpstreamImport))
 )]
 pub(in crate::routes) async fn import(
     caller: Caller,

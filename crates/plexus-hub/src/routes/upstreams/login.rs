@@ -39,8 +39,6 @@ const LOGOUT: &str = "upstream_logout";
         (status = 200, description = "The login, which awaits a person's decision.", body = UpstreamLogin),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
-        refusals::ForBody,
-        refusals::Always,
     )
 )]
 pub(in crate::routes) async fn begin(
@@ -74,8 +72,6 @@ pub(in crate::routes) async fn begin(
         (status = 200, description = "The server.", body = Upstream),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
-        refusals::ForBody,
-        refusals::Always,
     )
 )]
 pub(in crate::routes) async fn finish(
@@ -107,10 +103,8 @@ pub(in crate::routes) async fn finish(
     params(("server" = String, Path, description = "The server.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     responses(
         (status = 200, description = "The result of the logout.", body = UpstreamLogout),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
-        refusals::Always,
     )
 )]
 pub(in crate::routes) async fn logout(

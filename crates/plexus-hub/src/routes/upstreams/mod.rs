@@ -28,7 +28,7 @@ use utoipa_axum::routes;
 
 use self::view::UpstreamView;
 use super::query::{self, Cursor, PageParams, Params, Segment};
-use super::{refusals, tag};
+use super::{openapi, refusals, tag};
 use crate::App;
 use crate::http::{ApiError, Caller, Tagged};
 use crate::services::Services;
@@ -72,9 +72,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
     params(PageParams),
     responses(
         (status = 200, description = "A page of servers.", body = Page<Upstream>),
-        (status = 304, description = "The client's copy is current."),
-        (status = 400, response = refusals::BadRequest),
-        refusals::Always,
+        openapi::Cached,
     )
 )]
 pub(super) async fn list(
@@ -105,10 +103,8 @@ pub(super) async fn list(
     params(("server" = String, Path, description = "The server.", pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")),
     responses(
         (status = 200, description = "The server.", body = UpstreamDetail),
-        (status = 304, description = "The client's copy is current."),
-        (status = 400, response = refusals::BadRequest),
+        openapi::Cached,
         (status = 404, response = refusals::NotFound),
-        refusals::Always,
     )
 )]
 pub(super) async fn show(
@@ -171,9 +167,7 @@ impl WaitParams {
     ),
     responses(
         (status = 200, description = "The lines.", body = UpstreamLogs),
-        (status = 400, response = refusals::BadRequest),
         (status = 404, response = refusals::NotFound),
-        refusals::Always,
     )
 )]
 pub(super) async fn logs(

@@ -35,8 +35,6 @@ const TEST: &str = "upstream_test";
         (status = 200, description = "The result of the test, even if it failed.", body = UpstreamTest),
         (status = 404, response = refusals::NotFound),
         (status = 409, response = refusals::Conflict),
-        refusals::ForBody,
-        refusals::Always,
     )
 )]
 pub(in crate::routes) async fn test(

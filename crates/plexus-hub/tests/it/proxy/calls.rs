@@ -1,6 +1,6 @@
 //! Calls: which writes are queued, what the agent is told, and what passes unchanged.
 
-use plexus_testkit::{Answer, TestProxy};
+use plexus_testkit::{Answer, TestProxy, messages_of};
 use serde_json::{Value, json};
 
 use super::fake::{FakeHub, FakeResponse, RecordedRequest, with_note_tool};
@@ -22,9 +22,7 @@ fn note(text: &str) -> Value {
 
 /// The key of a write that was queued.
 fn queued(answer: &Answer) -> String {
-    // Either the whole body, or the only message of a stream.
-    let json = answer.body.lines().find_map(|line| line.strip_prefix("data: ")).unwrap_or(&answer.body);
-    let result = serde_json::from_str::<Value>(json).unwrap()["result"].take();
+    let result = messages_of(&answer.body)[0]["result"].take();
     assert_eq!(result["isError"], false, "{result}");
     let data = &result["structuredContent"];
     assert_eq!((&data["queued"], &data["tool"]), (&json!(true), &json!("note")), "{result}");

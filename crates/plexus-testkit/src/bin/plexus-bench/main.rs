@@ -42,9 +42,9 @@ fn main() -> ExitCode {
     let done = match args.command.take() {
         Some(Command::Serve { server }) => serve::run(server).map(|()| ExitCode::SUCCESS),
         Some(Command::Load(load)) => load::run(load).map(|()| ExitCode::SUCCESS),
-        Some(Command::Copy(copy)) => bench(async |_| copy::run(copy).await),
-        Some(Command::Nodes(nodes)) => bench(async |_| nodes::run(nodes).await),
-        Some(Command::Files(files)) => bench(async |_| files::run(files).await),
+        Some(Command::Copy(copy)) => bench(async |scratch| copy::run(copy, scratch).await),
+        Some(Command::Nodes(nodes)) => bench(async |scratch| nodes::run(nodes, scratch).await),
+        Some(Command::Files(files)) => bench(async |scratch| files::run(files, scratch).await),
         Some(Command::Proxy(proxy)) => bench(async |_| proxy::run(proxy).await),
         None => bench(async |scratch| report::write(&run::run(&args, scratch).await?, &args)),
     };

@@ -94,6 +94,20 @@ async fn ask_in(agent: &mut AgentConnection, deadline: Instant) -> Result<Histog
     Ok(times)
 }
 
-pub(crate) fn histogram() -> Result<Histogram<u64>> {
+/// The durations of this many calls in sequence, in nanoseconds.
+pub(crate) async fn sequential(
+    calls: usize,
+    mut call: impl AsyncFnMut() -> Result<()>,
+) -> Result<Histogram<u64>> {
+    let mut times = histogram()?;
+    for _ in 0..calls {
+        let begun = Instant::now();
+        call().await?;
+        times.saturating_record(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    }
+    Ok(times)
+}
+
+fn histogram() -> Result<Histogram<u64>> {
     Histogram::new_with_max(60_000_000_000, 3).context("a histogram")
 }

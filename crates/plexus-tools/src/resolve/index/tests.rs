@@ -1,5 +1,5 @@
 use plexus_proto::tool_name;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::super::{STEPS, without_client_prefix};
 use super::*;
@@ -10,15 +10,7 @@ fn upstream(server: &str, tool: &str) -> Tool {
     let mut spec = ToolSpec::hub("", "", "", Access::READ);
     spec.name = tool_name::canonical(&slug, tool).into();
     spec.input_schema = Value::Bool(true);
-    spec.placement = Placement::Upstream(Arc::new(UpstreamTool {
-        server: slug,
-        tool: tool.to_owned(),
-        groups: vec![],
-        bare: false,
-        repeats_arguments: false,
-        node: None,
-        definition: Map::new(),
-    }));
+    spec.placement = Placement::Upstream(Arc::new(UpstreamTool::new(slug, tool)));
     let run = |_, _| -> futures_util::future::BoxFuture<'static, _> {
         Box::pin(std::future::ready(Ok(Outcome::Ready(ToolOutput::new("", &())))))
     };

@@ -17,13 +17,9 @@ fn files(host: Option<&NodeEntry>) -> Tool {
     let mut definition = Map::new();
     definition.insert("name".to_owned(), json!("mcp__files_there__read"));
     let upstream = UpstreamTool {
-        server: "files".to_owned(),
-        tool: "read".to_owned(),
-        groups: vec![],
-        bare: false,
-        repeats_arguments: false,
         node: host.map(|host| Host { id: host.id, name: host.name.clone() }),
         definition,
+        ..UpstreamTool::new("files", "read")
     };
     let spec = ToolSpec {
         name: tool_name::canonical("files", "read").into(),

@@ -65,13 +65,9 @@ pub fn hosted(
         access: Access { annotations, bufferable: false, repeated: false },
         actions: Vec::new(),
         placement: Placement::Upstream(Arc::new(UpstreamTool {
-            server: slug.to_owned(),
-            tool,
-            groups: Vec::new(),
-            bare: false,
-            repeats_arguments: false,
             node: Some(host.clone()),
             definition,
+            ..UpstreamTool::new(slug, tool)
         })),
         deadline: DEADLINE,
         time: None,

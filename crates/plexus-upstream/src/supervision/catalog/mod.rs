@@ -215,14 +215,11 @@ fn entry(config: &ServerConfig, name: String, draft: Draft<'_>) -> (Entry, ToolS
     let mut annotations = annotations(&definition);
     annotations.idempotent_hint |= annotations.read_only_hint || config.tools.is_idempotent(tool);
     let upstream = UpstreamTool {
-        server: config.slug.clone(),
-        tool: shown.to_owned(),
         groups: config.groups_of(tool).map(str::to_owned).collect(),
         bare: config.bare_names,
         // Callers do not know injected arguments, so they cannot repeat them in headers.
         repeats_arguments: param_headers(&input_schema).is_ok_and(|marks| !marks.is_empty()),
-        node: None,
-        definition: Map::new(),
+        ..UpstreamTool::new(config.slug.clone(), shown)
     };
     let spec = ToolSpec {
         name: Cow::Owned(name),

@@ -170,13 +170,8 @@ fn spec(config: &ServerConfig, facility: Facility, actions: Vec<Action>) -> Tool
         access: Access { bufferable: false, ..Access::READ },
         actions,
         placement: Placement::Upstream(Arc::new(UpstreamTool {
-            server: config.slug.clone(),
-            tool: word.to_owned(),
-            groups: Vec::new(),
             bare: config.bare_names,
-            repeats_arguments: false,
-            node: None,
-            definition: Map::new(),
+            ..UpstreamTool::new(config.slug.clone(), word)
         })),
         deadline: config.timeout,
         admin: false,

@@ -10,15 +10,7 @@ use super::*;
 
 fn tool(server: &str, name: &str, description: &str) -> Arc<Tool> {
     let Value::Object(definition) = json!({ "name": name, "description": description }) else { panic!() };
-    let upstream = UpstreamTool {
-        server: server.to_owned(),
-        tool: name.to_owned(),
-        groups: vec![],
-        bare: false,
-        repeats_arguments: false,
-        node: None,
-        definition,
-    };
+    let upstream = UpstreamTool { definition, ..UpstreamTool::new(server, name) };
     let spec = ToolSpec {
         name: Cow::Owned(plexus_proto::tool_name::canonical(server, name)),
         input_schema: json!({ "type": "object" }),

@@ -41,12 +41,10 @@ struct Measured {
     without_scp: Option<String>,
 }
 
-pub(crate) async fn run(args: MeasurementArgs) -> Result<()> {
-    let scratch = tempfile::tempdir().context("a temporary folder")?;
+pub(crate) async fn run(args: MeasurementArgs, folder: &Path) -> Result<()> {
     let plexus = args.plexus()?;
     let machine = Machine::detect(&plexus)?;
     let (rounds, megabytes) = if args.quick { (1, 64) } else { (3, 1_000) };
-    let folder = scratch.path();
     let source = folder.join("source");
     write_noise(&source, megabytes)?;
     let site = Site::open(&plexus, &folder.join("site"), Some("ws")).await?;
@@ -91,7 +89,7 @@ pub(crate) async fn run(args: MeasurementArgs) -> Result<()> {
     }
     ways.push(disk.medians("`cp` on the disk")?);
     let measured = Measured { machine, megabytes, rounds, ways, without_scp };
-    write_measurement("copy", &report::text(&measured)?, &measured, &args)
+    write_measurement("copy", &report::text(&measured), &measured, &args)
 }
 
 #[derive(Debug, Default)]

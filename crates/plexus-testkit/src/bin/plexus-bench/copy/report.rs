@@ -1,31 +1,17 @@
 //! The table of a run.
 
-use std::fmt::Write as _;
-
-use anyhow::Result;
-
 use super::Measured;
+use crate::report::Table;
 
-pub(super) fn text(measured: &Measured) -> Result<String> {
+pub(super) fn text(measured: &Measured) -> String {
     let Measured { machine, megabytes, rounds, ways, without_scp } = measured;
-    let mut text = String::new();
-    writeln!(text, "{machine} A file of {megabytes} MB on loopback, medians of {rounds} round(s).\n")?;
-    writeln!(text, "| copied with | to the other end | back |")?;
-    writeln!(text, "|---|--:|--:|")?;
+    let mut table = Table::new(&["copied with", "to the other end", "back"]);
+    let speed = |seconds: f64| format!("{seconds:.1} s, {:.0} MB/s", *megabytes as f64 / seconds.max(1e-6));
     for times in ways {
-        let rate = |seconds: f64| *megabytes as f64 / seconds.max(1e-6);
-        writeln!(
-            text,
-            "| {} | {:.1} s, {:.0} MB/s | {:.1} s, {:.0} MB/s |",
-            times.name,
-            times.there,
-            rate(times.there),
-            times.back,
-            rate(times.back)
-        )?;
+        table.add([times.name.clone(), speed(times.there), speed(times.back)]);
     }
-    if let Some(why) = without_scp {
-        writeln!(text, "\n`scp` was not measured: {why}.")?;
-    }
-    Ok(text)
+    let note =
+        without_scp.as_ref().map(|why| format!("\n`scp` was not measured: {why}.\n")).unwrap_or_default();
+    let title = format!("{machine} A file of {megabytes} MB on loopback, medians of {rounds} round(s).");
+    format!("{title}\n\n{}{note}", table.render())
 }

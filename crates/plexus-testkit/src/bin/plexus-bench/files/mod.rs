@@ -92,26 +92,25 @@ fn searches() -> Vec<Search> {
     ]
 }
 
-pub(crate) async fn run(args: MeasurementArgs) -> Result<()> {
+pub(crate) async fn run(args: MeasurementArgs, scratch: &Path) -> Result<()> {
     let version = Command::new("rg").arg("--version").output();
     let Ok(version) = version else {
         bail!("ripgrep is required for the comparison: install `rg` (Debian: ripgrep)");
     };
     let ripgrep = String::from_utf8_lossy(&version.stdout).lines().next().unwrap_or_default().to_owned();
-    let scratch = tempfile::tempdir().context("a temporary folder")?;
     let plexus = args.plexus()?;
     let (folders, rounds) = if args.quick { (100, 1) } else { (1_000, 7) };
-    let root = scratch.path().join("tree");
+    let root = scratch.join("tree");
     eprintln!("{} files", folders * tree::FILES);
     let files = tree::make(&root, folders)?;
-    let site = Site::open(&plexus, &scratch.path().join("site"), None).await?;
+    let site = Site::open(&plexus, &scratch.join("site"), None).await?;
     let mut rows = Vec::new();
     for search in searches() {
         eprintln!("{}", search.what);
         rows.push(measure(&site, &root, &search, rounds).await?);
     }
     let measured = Measured { machine: Machine::detect(&plexus)?, ripgrep, files, rows };
-    write_measurement("files", &report::text(&measured)?, &measured, &args)
+    write_measurement("files", &report::text(&measured), &measured, &args)
 }
 
 async fn measure(site: &Site, root: &Path, search: &Search, rounds: usize) -> Result<Row> {

@@ -9,7 +9,9 @@ mod report;
 mod round_trip;
 pub(crate) mod site;
 
-use anyhow::{Context as _, Result};
+use std::path::Path;
+
+use anyhow::Result;
 use serde::Serialize;
 
 use crate::args::MeasurementArgs;
@@ -29,20 +31,19 @@ struct Measured {
     idle: Idle,
 }
 
-pub(crate) async fn run(args: MeasurementArgs) -> Result<()> {
-    let scratch = tempfile::tempdir().context("a temporary folder")?;
+pub(crate) async fn run(args: MeasurementArgs, scratch: &Path) -> Result<()> {
     let plexus = args.plexus()?;
     let (rounds, calls, nodes) = if args.quick { (1, 300, 20) } else { (5, 2_000, 200) };
     let (mut round_trips, mut floods) = (Vec::new(), Vec::new());
     for transport in ["ws", "poll"] {
         eprintln!("a node over {transport}");
-        let site = Site::open(&plexus, &scratch.path().join(transport), Some(transport)).await?;
-        round_trips.push(round_trip::measure(&site, transport, rounds, calls).await?);
+        let site = Site::open(&plexus, &scratch.join(transport), Some(transport)).await?;
+        round_trips.push(round_trip::measure(&site, scratch, transport, rounds, calls).await?);
         floods.push(output::measure(&site, transport).await?);
     }
     eprintln!("{nodes} idle nodes");
-    let site = Site::open(&plexus, &scratch.path().join("idle"), None).await?;
+    let site = Site::open(&plexus, &scratch.join("idle"), None).await?;
     let idle = idle::measure(&site, nodes).await?;
     let measured = Measured { machine: Machine::detect(&plexus)?, round_trips, floods, idle };
-    write_measurement("nodes", &report::text(&measured)?, &measured, &args)
+    write_measurement("nodes", &report::text(&measured), &measured, &args)
 }

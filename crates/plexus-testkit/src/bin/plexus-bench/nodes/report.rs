@@ -1,50 +1,38 @@
-//! Formats the results of a run as Markdown tables.
-
-use std::fmt::Write as _;
-
-use anyhow::Result;
+//! The tables of a run.
 
 use super::Measured;
+use crate::report::Table;
 
-pub(super) fn text(measured: &Measured) -> Result<String> {
+pub(super) fn text(measured: &Measured) -> String {
     let Measured { machine, round_trips, floods, idle } = measured;
-    let mut text = String::new();
-    writeln!(text, "{machine}\n")?;
-    writeln!(
-        text,
-        "| link | bare WebSocket echo | hub to node and back | relative to the echo [≤ 3 over ws] | whole call of an MCP client |"
-    )?;
-    writeln!(text, "|---|--:|--:|--:|--:|")?;
+    let (us, mb) = (|figure: f64| format!("{figure:.0} µs"), |figure: f64| format!("{figure:.1} MB"));
+    let mut trips = Table::new(&[
+        "link",
+        "bare WebSocket echo",
+        "hub to node and back",
+        "relative to the echo [≤ 3 over ws]",
+        "whole call of an MCP client",
+    ]);
     for trip in round_trips {
-        writeln!(
-            text,
-            "| {} | {:.0} µs | {:.0} µs | {:.2} × | {:.0} µs |",
-            trip.transport,
-            trip.echo_us,
-            trip.way_us,
-            trip.times_echo(),
-            trip.call_us,
-        )?;
+        let times = format!("{:.2} ×", trip.times_echo());
+        trips.add([trip.transport.to_owned(), us(trip.echo_us), us(trip.way_us), times, us(trip.call_us)]);
     }
-    writeln!(
-        text,
-        "\n| 100 MB of output over | duration | answer | memory added to the hub | memory added to the node |"
-    )?;
-    writeln!(text, "|---|--:|--:|--:|--:|")?;
+    let mut outputs = Table::new(&[
+        "100 MB of output over",
+        "duration",
+        "answer",
+        "memory added to the hub",
+        "memory added to the node",
+    ]);
     for flood in floods {
-        let answer = flood.answer as f64 / 1e3;
-        writeln!(
-            text,
-            "| {} | {:.1} s | {answer:.0} kB | {:.1} MB | {:.1} MB |",
-            flood.transport, flood.seconds, flood.hub_mb, flood.node_mb,
-        )?;
+        let (seconds, answer) = (format!("{:.1} s", flood.seconds), flood.answer as f64 / 1e3);
+        let answer = format!("{answer:.0} kB");
+        outputs.add([flood.transport.to_owned(), seconds, answer, mb(flood.hub_mb), mb(flood.node_mb)]);
     }
-    writeln!(text, "\n| idle nodes | hub before | hub after | per node | CPU of the hub per node |")?;
-    writeln!(text, "|---|--:|--:|--:|--:|")?;
-    writeln!(
-        text,
-        "| {} | {:.1} MB | {:.1} MB | {:.0} kB | {:.0} µs/s |",
-        idle.nodes, idle.rss_before_mb, idle.rss_after_mb, idle.kb_per_node, idle.cpu_us_per_node,
-    )?;
-    Ok(text)
+    let heads = ["idle nodes", "hub before", "hub after", "per node", "CPU of the hub per node"];
+    let mut nodes = Table::new(&heads);
+    let (per_node, cpu) =
+        (format!("{:.0} kB", idle.kb_per_node), format!("{:.0} µs/s", idle.cpu_us_per_node));
+    nodes.add([idle.nodes.to_string(), mb(idle.rss_before_mb), mb(idle.rss_after_mb), per_node, cpu]);
+    format!("{machine}\n\n{}\n{}\n{}", trips.render(), outputs.render(), nodes.render())
 }

@@ -1,14 +1,15 @@
 //! Round trip to a node: a call without effects, from the hub's sending it to the outcome.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use futures_util::{SinkExt as _, StreamExt as _};
-use hdrhistogram::Histogram;
 use serde::Serialize;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::site::Site;
+use crate::measure::sequential;
 use crate::process::ProcessTree;
 use crate::run::median;
 use crate::wire::Era;
@@ -24,7 +25,7 @@ pub(super) struct RoundTrip {
     pub(super) echo_us: f64,
     /// The same, measured by the hub.
     pub(super) way_us: f64,
-    /// Median duration of such a call for an MCP client.
+    /// Median of the rounds' median duration of such a call for an MCP client.
     pub(super) call_us: f64,
 }
 
@@ -38,23 +39,19 @@ impl RoundTrip {
 /// Alternating rounds with this many calls each.
 pub(super) async fn measure(
     site: &Site,
+    folder: &Path,
     transport: &'static str,
     rounds: usize,
     calls: usize,
 ) -> Result<RoundTrip> {
-    let folder = tempfile::tempdir().context("a temporary folder")?;
-    let (_echo, address) = ProcessTree::start_server(&["web-socket"], folder.path().join("echo.log"))?;
+    let (_echo, address) = ProcessTree::start_server(&["web-socket"], folder.join("echo.log"))?;
     let mut agent = AgentConnection::open(&site.endpoint, Era::Stateless, Workload::OnNode).await?;
-    let (mut echoes, mut one_way_times) = (vec![], vec![]);
-    let mut times = Histogram::<u64>::new_with_bounds(1, 60_000_000, 3).context("a histogram")?;
+    let (mut echoes, mut one_way_times, mut call_times) = (vec![], vec![], vec![]);
     for _ in 0..rounds {
         echoes.push(echo(&address, calls).await?);
         let (count, seconds) = site.node_calls().await?;
-        for _ in 0..calls {
-            let begun = Instant::now();
-            agent.call().await?;
-            times.record(u64::try_from(begun.elapsed().as_micros())?.max(1))?;
-        }
+        let times = sequential(calls, async || agent.call().await).await?;
+        call_times.push(times.value_at_quantile(0.5) as f64 / 1e3);
         let (count, seconds) = {
             let (after, later) = site.node_calls().await?;
             (after - count, later - seconds)
@@ -62,12 +59,11 @@ pub(super) async fn measure(
         ensure!(count >= calls as f64, "the hub has counted {count} of {calls} calls");
         one_way_times.push(seconds * 1e6 / count);
     }
-    let call_us = times.value_at_quantile(0.5) as f64;
     Ok(RoundTrip {
         transport,
         echo_us: median(echoes.into_iter())?,
         way_us: median(one_way_times.into_iter())?,
-        call_us,
+        call_us: median(call_times.into_iter())?,
     })
 }
 

@@ -1,7 +1,5 @@
 //! The same calls over three paths to the hub, sequentially and alternating.
 
-use std::time::Instant;
-
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 use serde_json::json;
@@ -9,7 +7,7 @@ use serde_json::json;
 use super::Plan;
 use super::site::Site;
 use super::stdio_connection::StdioConnection;
-use crate::measure::histogram;
+use crate::measure::sequential;
 use crate::process::ProcessTree;
 use crate::run::median;
 use crate::wire::Era;
@@ -56,12 +54,7 @@ impl CallPath {
 
     /// Makes this many calls sequentially.
     async fn times(&mut self, calls: usize) -> Result<Times> {
-        let mut times = histogram()?;
-        for _ in 0..calls {
-            let begun = Instant::now();
-            self.call().await?;
-            times.saturating_record(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        }
+        let times = sequential(calls, async || self.call().await).await?;
         let us = |quantile: f64| times.value_at_quantile(quantile) as f64 / 1e3;
         Ok(Times { p50_us: us(0.5), p99_us: us(0.99) })
     }

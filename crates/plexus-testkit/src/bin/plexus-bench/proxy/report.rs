@@ -1,72 +1,64 @@
 //! The tables of a run.
 
-use std::fmt::Write as _;
-
-use anyhow::Result;
-
 use super::Measured;
 use super::calls::Times;
+use crate::report::Table;
 
 /// A call through a proxy may take this many times as long as one straight to the hub.
 const TIMES: f64 = 1.6;
 /// Memory limit of an idle proxy, in megabytes.
 const MEGABYTES: f64 = 12.0;
 
-pub(super) fn text(measured: &Measured) -> Result<String> {
+pub(super) fn text(measured: &Measured) -> String {
     let Measured { machine, calls, away, replays, idle } = measured;
-    let mut text = String::new();
-    writeln!(text, "{machine}\n")?;
-    writeln!(
-        text,
-        "| call, one at a time | client | straight, p50 / p99 | proxy over HTTP | ratio [≤ {TIMES}] | proxy over stdio | \
-         ratio [≤ {TIMES}] |"
-    )?;
-    writeln!(text, "|---|---|--:|--:|--:|--:|--:|")?;
+    let of_direct = format!("ratio [≤ {TIMES}]");
+    let mut paths = Table::new(&[
+        "call, one at a time",
+        "client",
+        "straight, p50 / p99",
+        "proxy over HTTP",
+        &of_direct,
+        "proxy over stdio",
+        &of_direct,
+    ]);
     for calls in calls {
         let times = |times: Times| format!("{:.0} / {:.0} µs", times.p50_us, times.p99_us);
-        let ratio = |times: Times| with_budget(times.p50_us / calls.direct.p50_us, TIMES);
-        writeln!(
-            text,
-            "| `{}` | {} | {} | {} | {} × | {} | {} × |",
-            calls.call,
-            calls.era,
+        let ratio = |times: Times| format!("{} ×", with_budget(times.p50_us / calls.direct.p50_us, TIMES));
+        paths.add([
+            format!("`{}`", calls.call),
+            calls.era.to_string(),
             times(calls.direct),
             times(calls.http),
             ratio(calls.http),
             times(calls.stdio),
             ratio(calls.stdio),
-        )?;
+        ]);
     }
-    writeln!(
-        text,
-        "\n| stored while the hub is away, by | writes a second | ratio to writing and syncing |"
-    )?;
-    writeln!(text, "|---|--:|--:|")?;
-    let rows = [
+    let heads = ["stored while the hub is away, by", "writes a second", "ratio to writing and syncing"];
+    let mut stored = Table::new(&heads);
+    for (label, rate) in [
         ("writing and syncing a file", away.bare),
         ("the outbox alone", away.outbox),
         ("a proxy over HTTP", away.http),
         ("a proxy over stdio", away.stdio),
-    ];
-    for (label, rate) in rows {
-        writeln!(text, "| {label} | {rate:.0} | {:.2} × |", away.bare / rate)?;
+    ] {
+        stored.add([label.to_owned(), format!("{rate:.0}"), format!("{:.2} ×", away.bare / rate)]);
     }
-    writeln!(text, "\n| queued writes | conversations | first delivered after | all | writes a second |")?;
-    writeln!(text, "|--:|--:|--:|--:|--:|")?;
+    let heads = ["queued writes", "conversations", "first delivered after", "all", "writes a second"];
+    let mut delivered = Table::new(&heads);
     for replay in replays {
-        writeln!(
-            text,
-            "| {} | {} | {:.0} ms | {:.1} s | {:.0} |",
-            replay.rows, replay.conversations, replay.found_ms, replay.seconds, replay.rows_per_second
-        )?;
+        let (rows, conversations) = (replay.rows.to_string(), replay.conversations.to_string());
+        let (found, all) = (format!("{:.0} ms", replay.found_ms), format!("{:.1} s", replay.seconds));
+        delivered.add([rows, conversations, found, all, format!("{:.0}", replay.rows_per_second)]);
     }
-    writeln!(text, "\n| proxy with nothing to do | in memory [≤ {MEGABYTES:.0} MB] | of it its own |")?;
-    writeln!(text, "|---|--:|--:|")?;
+    let in_memory = format!("in memory [≤ {MEGABYTES:.0} MB]");
+    let mut proxies = Table::new(&["proxy with nothing to do", &in_memory, "of it its own"]);
     for idle in idle {
-        let rss = with_budget(idle.rss_mb, MEGABYTES);
-        writeln!(text, "| over {} | {rss} MB | {:.1} MB |", idle.way, idle.anonymous_mb)?;
+        let rss = format!("{} MB", with_budget(idle.rss_mb, MEGABYTES));
+        proxies.add([format!("over {}", idle.way), rss, format!("{:.1} MB", idle.anonymous_mb)]);
     }
-    Ok(text)
+    let tables = [paths, stored, delivered, proxies].map(|table| table.render());
+    format!("{machine}\n\n{}", tables.join("\n"))
 }
 
 /// A figure, in bold if it exceeds its budget.

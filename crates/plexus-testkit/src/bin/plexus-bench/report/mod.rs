@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::args::{Args, MeasurementArgs};
 use crate::run::Results;
+pub(crate) use table::Table;
 
 /// In a Markdown file, tables are between these lines; the rest of the file is not changed.
 #[derive(Debug)]
