@@ -19,6 +19,11 @@ const MAX_DELAY: Duration = Duration::from_secs(5);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum size of an event, far above the size that a hub stores.
 const MAX_EVENT_BYTES: usize = 16 << 20;
+/// Maximum number of existing events to print together.
+const MAX_BATCH: usize = 256;
+
+/// An event, and the hub's JSON of it.
+pub(crate) type RawEvent = (Event, Box<RawValue>);
 
 /// Prints the events of a stream: the existing ones or, with `follow`, new ones as well, without an end.
 pub(crate) struct Tail<'a> {
@@ -39,20 +44,24 @@ struct TailState {
     connected_once: bool,
     /// The user was told that the hub is away.
     disconnected: bool,
+    /// The events to print next.
+    batch: Vec<RawEvent>,
     /// At least one event was printed.
     has_events: bool,
 }
 
 impl Tail<'_> {
-    /// Calls `print` once for each event, with the typed event and the hub's JSON.
+    /// Calls `print` once for each event: for existing events in batches, for new ones one by one.
     pub(crate) async fn run(
         mut self,
-        print: impl Fn(&Output, &Event, &RawValue) -> anyhow::Result<()>,
+        mut print: impl FnMut(&Output, &[RawEvent]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let (mut delay, mut state) = (MIN_DELAY, TailState::default());
         loop {
             let before = self.start.clone();
-            match self.read(&print, &mut state).await {
+            let ended = self.read(&mut print, &mut state).await;
+            state.flush(self.out, &mut print)?;
+            match ended {
                 Ok(()) if !self.follow => {
                     if !state.has_events && !self.out.json() {
                         self.out.note("No events.");
@@ -81,7 +90,7 @@ impl Tail<'_> {
     /// Reads until the stream ends or, without `follow`, until all existing events were read.
     async fn read(
         &mut self,
-        print: &impl Fn(&Output, &Event, &RawValue) -> anyhow::Result<()>,
+        print: &mut impl FnMut(&Output, &[RawEvent]) -> anyhow::Result<()>,
         state: &mut TailState,
     ) -> anyhow::Result<()> {
         let mut query = self.filters.clone();
@@ -92,14 +101,22 @@ impl Tail<'_> {
         if std::mem::take(&mut state.disconnected) {
             self.out.note(&format!("{} is back", self.hub.url()));
         }
+        let mut batch_size = MAX_BATCH;
         while let Some(data) = stream.next(self.hub).await? {
             match decode(&data)? {
                 StreamMessage::Event(event) => {
-                    state.has_events = true;
-                    print(self.out, &event, &data)?;
+                    state.batch.push((event, data));
+                    if state.batch.len() >= batch_size {
+                        state.flush(self.out, print)?;
+                    }
                 }
                 StreamMessage::Control(StreamControl::Live { .. }) if !self.follow => return Ok(()),
+                StreamMessage::Control(StreamControl::Live { .. }) => {
+                    state.flush(self.out, print)?;
+                    batch_size = 1;
+                }
                 StreamMessage::Control(StreamControl::Pruned { after, through }) => {
+                    state.flush(self.out, print)?;
                     let missing_range = format!("events {} to {through} are no longer kept", after + 1);
                     self.out.note(&missing_range);
                 }
@@ -118,6 +135,19 @@ impl Tail<'_> {
 }
 
 impl TailState {
+    /// Prints the events of the batch.
+    fn flush(
+        &mut self,
+        out: &Output,
+        print: &mut impl FnMut(&Output, &[RawEvent]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        self.has_events = true;
+        print(out, &std::mem::take(&mut self.batch))
+    }
+
     /// Whether a reconnect can help. A hub that never responded most likely does not exist.
     fn can_retry(&self, error: &anyhow::Error) -> bool {
         let failure = error.downcast_ref::<Failure>();

@@ -18,9 +18,6 @@ fn excerpt_is_complete_within_the_limit_and_names_what_it_omits_beyond() {
 #[test]
 fn characters_are_never_split_and_binary_data_becomes_base64() {
     let text = excerpt(&["aaaé-------éaaa".as_bytes()]);
-    assert_eq!(
-        (text.text.as_str(), text.base64),
-        ("aaa\n[… 11 bytes omitted and not stored …]\naaa", None)
-    );
+    assert_eq!((text.text.as_str(), text.base64), ("aaa\n[… 11 bytes omitted and not stored …]\naaa", None));
     assert!(excerpt(&[b"\xff\xfe"]).base64.is_some());
 }
