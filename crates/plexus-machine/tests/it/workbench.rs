@@ -11,6 +11,7 @@ use plexus_machine::launch::Launcher;
 use plexus_machine::policy::Policies;
 use plexus_machine::{Machine, tools};
 use plexus_store::{Store, StoreOptions};
+use plexus_testkit::eventually;
 use plexus_tools::{Call, CallError, Dispatcher, DispatcherOptions, Registry, SessionKey, ToolOutput, Via};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -25,15 +26,7 @@ pub(crate) async fn with_timeout<T>(test: impl Future<Output = T>) -> T {
 
 /// Polls until a condition holds.
 pub(crate) async fn poll_until<T>(mut condition: impl AsyncFnMut() -> Option<T>) -> T {
-    with_timeout(async {
-        loop {
-            if let Some(answer) = condition().await {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await
+    eventually("the condition holds", async || condition().await.ok_or("not yet")).await
 }
 
 /// The events of a call.
