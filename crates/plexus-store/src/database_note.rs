@@ -139,7 +139,14 @@ impl DatabaseNote {
         check_file(options, note.as_ref(), &given)?;
         let Some(note) = note else { return Ok(()) };
         let Some(mut snapshot) = Snapshot::glance(options).await? else { return Ok(()) };
-        let found = snapshot.store_id(&options.instance_id).await?;
+        let found = snapshot.store_id(&options.instance_id).await;
+        let found = found.map_err(|error| match error {
+            // Such as a file that is not a database.
+            StoreError::Query { source, .. } => {
+                StoreError::Open { what: snapshot.location().to_owned(), source }
+            }
+            other => other,
+        })?;
         snapshot.close().await?;
         if found == Some(note.store_id) { Ok(()) } else { Err(note.refuse(&options.data_dir, &given)) }
     }

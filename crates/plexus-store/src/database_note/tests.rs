@@ -75,6 +75,19 @@ fn fields_of_a_newer_version_are_ignored() {
 }
 
 #[tokio::test]
+async fn damaged_database_is_an_error_that_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    noted_store(folder.path()).await;
+    let database = folder.path().join("plexus.db");
+    std::fs::write(&database, [7; 5000]).unwrap();
+    let failed = DatabaseNote::check(&options(folder.path(), None)).await.unwrap_err();
+    assert!(
+        matches!(&failed, StoreError::Open { what, .. } if *what == database.display().to_string()),
+        "{failed:?}"
+    );
+}
+
+#[tokio::test]
 async fn only_the_database_of_the_folder_is_accepted() {
     let (own, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let note = noted_store(own.path()).await;
