@@ -38,14 +38,23 @@ pub fn write_unsynced(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 fn replace(path: &Path, content: &[u8], sync: bool) -> io::Result<()> {
-    let temporary = path.with_extension(format!("tmp{}", std::process::id()));
-    let mut file =
-        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(&temporary)?;
-    file.write_all(content)?;
-    if sync {
-        file.sync_all()?;
+    // Unique, because other tasks can write this file at the same time, or another one in the folder.
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".tmp{:016x}", rand::random::<u64>()));
+    let temporary = Path::new(&temporary);
+    let written = (|| {
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(temporary)?;
+        file.write_all(content)?;
+        if sync {
+            file.sync_all()?;
+        }
+        fs::rename(temporary, path)
+    })();
+    if written.is_err() {
+        // The error is about the write.
+        let _ = fs::remove_file(temporary);
     }
-    fs::rename(&temporary, path)?;
+    written?;
     if sync && let Some(parent) = path.parent() {
         fs::File::open(parent)?.sync_all()?;
     }
@@ -84,3 +93,6 @@ pub fn open(path: &Path) -> io::Result<std::fs::File> {
         .open(path);
     file.map_err(|e| io::Error::new(e.kind(), format!("cannot open {}: {e}", path.display())))
 }
+
+#[cfg(test)]
+mod tests;
