@@ -25,8 +25,11 @@ const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_co
 async fn run(program: &Pinned, hub: &TestHub, token: &str, which: &[&str]) -> Output {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let config = folder.path().join("schemathesis.toml");
-    // Not an argument, because arguments are visible to all users of the machine.
-    std::fs::write(&config, "headers = { Authorization = \"Bearer ${PLEXUS_TOKEN}\" }\n").unwrap();
+    // The token is not an argument, because arguments are visible to all users of the machine. A request that may wait
+    // for a change for a minute would use up the time of the run.
+    let settings =
+        "headers = { Authorization = \"Bearer ${PLEXUS_TOKEN}\" }\nparameters = { \"query.wait\" = 0 }\n";
+    std::fs::write(&config, settings).unwrap();
     let mut command = program.command("schemathesis", folder.path());
     command
         .arg("--config-file")
