@@ -126,8 +126,9 @@ async fn benchmark_of_the_proxy_reports_every_table() {
         "{measured}"
     );
     let page = std::fs::read_to_string(&docs).unwrap();
-    for row in ["| `todo list` | 2026-07-28 |", "| a proxy over stdio |", "| over HTTP |"] {
-        assert!(page.contains(row), "no {row} in {page}");
+    let rows: Vec<Vec<&str>> = page.lines().map(|line| line.split('|').map(str::trim).collect()).collect();
+    for cells in [&["`todo list`", "2026-07-28"][..], &["a proxy over stdio"], &["over HTTP"]] {
+        assert!(rows.iter().any(|row| row.get(1..=cells.len()) == Some(cells)), "no {cells:?} in {page}");
     }
 }
 

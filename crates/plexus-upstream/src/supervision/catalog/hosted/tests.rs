@@ -31,8 +31,8 @@ fn tool_of_a_node_has_a_canonical_name_and_its_own_name() {
 fn unusable_or_invisible_definitions_are_left_out() {
     let schema = json!({ "type": "object" });
     for (declared, why) in [
-        (json!({ "inputSchema": schema }), "no name"),
-        (json!({ "name": "x".repeat(500), "inputSchema": schema }), "no name"),
+        (json!({ "inputSchema": schema }), "its name must have"),
+        (json!({ "name": "x".repeat(500), "inputSchema": schema }), "its name must have"),
         (json!({ "name": "x", "inputSchema": { "type": "string" } }), "not \"object\""),
         (json!({ "name": "x" }), "no inputSchema"),
         (json!({ "name": "x", "inputSchema": schema, "description": "a".repeat(2_000_000) }), "bytes"),
