@@ -8,6 +8,9 @@ use sqlx::{Connection as _, PgConnection};
 
 use crate::tampering::{AuditTable, call, stopped, wait_until_signed};
 
+/// The doctor also checks the default port, which another hub of this machine may use.
+const ANY_PORT: (&str, &str) = ("PLEXUS_LISTEN", "127.0.0.1:0");
+
 fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
@@ -131,12 +134,12 @@ async fn doctor_says_which_findings_are_about_another_hub() {
     let (plexus, other) = (stopped().await, crate::plexus());
     let other_hub = other.up().await;
     let url = other_hub.url("");
-    let variables = [("PLEXUS_TOKEN", other_hub.admin_token()), ("PLEXUS_HUB", url.clone())];
-    let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let token = other_hub.admin_token();
+    let variables = [ANY_PORT, ("PLEXUS_TOKEN", token.as_str()), ("PLEXUS_HUB", url.as_str())];
     let folder = text(&plexus.data_dir()).to_owned();
     let subject = format!("the hub at {url} (not the hub of the data folder {folder})");
     for (args, variables) in
-        [(&["doctor", "--json"][..], &variables[..]), (&["doctor", "--json", "--hub", &url], &variables[..1])]
+        [(&["doctor", "--json"][..], &variables[..]), (&["doctor", "--json", "--hub", &url], &variables[..2])]
     {
         let report = plexus.run_with(args, variables).await.json(0);
         for check in ["hub", "version", "clock"] {
@@ -357,7 +360,7 @@ async fn folder_with_a_sqlite_file_elsewhere_is_found_without_its_url() {
     assert!(database(&running).contains(text(&file)), "{running:#}");
     assert!(hub.terminate().await.success());
 
-    let stopped = plexus.run(&["doctor", "--json"]).await.json(1);
+    let stopped = plexus.run_with(&["doctor", "--json"], &[ANY_PORT]).await.json(1);
     assert!(database(&stopped).contains(text(&file)), "{stopped:#}");
     let problems = stopped["findings"].as_array().expect("findings").iter();
     let problems: Vec<_> = problems.filter(|found| found["level"] == "problem").collect();
