@@ -239,8 +239,9 @@ impl Hub {
         tracing::info!(calls = self.services.dispatcher.in_flight(), "stopping");
         // Report not ready first, so that a load balancer uses another hub while calls finish.
         self.services.draining.cancel();
-        let drained = self.supervisor.shutdown(GRACE).await;
+        // While this hub has the lock of the folder: the next hub can write its address before the last task here has ended.
         self.services.forget_address();
+        let drained = self.supervisor.shutdown(GRACE).await;
         tracing::info!("stopped");
         drained
     }

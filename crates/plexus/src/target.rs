@@ -97,7 +97,9 @@ impl Target {
     pub(crate) fn resolve(global: &GlobalArgs, environment: &Environment) -> anyhow::Result<Self> {
         let data_dir = data_dir(global, environment);
         let data_dir = data_dir.as_deref();
-        let (url, hub_file) = match explicit_hub(global, environment)? {
+        let explicit = explicit_hub(global, environment)?;
+        let is_named = explicit.is_some();
+        let (url, hub_file) = match explicit {
             Some(url) => (url, None),
             None => match data_dir.map(HubFile::read).transpose()?.flatten() {
                 Some(hub_file) => (hub_file.url.clone(), Some(hub_file)),
@@ -113,13 +115,16 @@ impl Target {
                 .and_then(|hub_file| hub_file.certificate),
             _ => None,
         };
-        let by_folder = hub_file.is_some() || global.data_dir.is_some() && global.hub.is_none();
-        let local = match data_dir.filter(|_| by_folder) {
-            Some(folder) if is_local && has_stopped(folder, hub_file.as_ref()) => {
-                Ok(Credential::Missing(format!("no hub runs on the data folder {}", folder.display())))
-            }
-            _ if is_local => local_credential(&url, data_dir),
-            _ => Err(no_token(&url).into()),
+        let local = match is_local {
+            true => local_credential(&url, data_dir).map(|credential| match (&credential, data_dir) {
+                (Credential::Local(_), Some(folder))
+                    if !is_named && has_stopped(folder, hub_file.as_ref()) =>
+                {
+                    Credential::Missing(format!("no hub runs on the data folder {}", folder.display()))
+                }
+                _ => credential,
+            }),
+            false => Err(no_token(&url).into()),
         };
         let credential = match environment.get(env::TOKEN) {
             Some(token) => Credential::Given {

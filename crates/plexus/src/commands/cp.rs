@@ -59,7 +59,7 @@ pub(crate) struct CpArgs {
     /// Replace existing files
     #[arg(short, long)]
     force: bool,
-    /// How long to wait for a hub or a node that is unreachable
+    /// How long to wait for a hub or a node that becomes unreachable after the start
     #[arg(long, value_name = "TIME", value_parser = arguments::span, default_value = "5m")]
     timeout: u64,
 }

@@ -155,7 +155,7 @@ fn print_moved_back(out: &Output, names: &[String], data_dir: &Path) -> anyhow::
     out.line(&format!("  Back in its settings: {}.", names.join(", ")))?;
     let commands: Vec<String> =
         names.iter().map(|name| format!("plexus upstream remove {}", shell::name(&one_line(name)))).collect();
-    out.line(&format!("  The hub also keeps running them. To remove them there: {}", commands.join("; ")))?;
+    out.line(&format!("  Still on the hub as well. To remove from there: {}", commands.join("; ")))?;
     if allowed_commands::read(data_dir).is_ok_and(|allowed| !allowed.is_empty()) {
         let file = data_dir.join(allowed_commands::FILE);
         out.line(&format!("  Commands allowed for such servers stay allowed, in {}.", file.display()))?;

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use plexus_kit::process::Stat;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::json;
 
 use super::Invocation;
@@ -68,10 +69,10 @@ pub(crate) async fn run(args: DownArgs, invocation: &Invocation<'_>) -> anyhow::
     let number = pid.as_raw_nonzero();
     send(pid, Signal::TERM, &data_dir)?;
     let grace = Duration::from_secs(args.grace);
-    let mut ended = wait_until_stopped(&data_dir, number.get(), grace).await;
+    let mut ended = wait_until_stopped(&data_dir, pid, grace).await;
     if !ended && args.force {
         send(pid, Signal::KILL, &data_dir)?;
-        ended = wait_until_stopped(&data_dir, number.get(), KILL_TIMEOUT).await;
+        ended = wait_until_stopped(&data_dir, pid, KILL_TIMEOUT).await;
     }
     if !ended {
         let message = format!("the hub (process {number}) has not stopped after {} s", args.grace);
@@ -109,17 +110,24 @@ fn service_of(pid: i32) -> Option<&'static str> {
     Some(if group.contains("/user@") { "systemctl --user" } else { "sudo systemctl" })
 }
 
-/// Waits until the process no longer holds the lock; false after a timeout.
-async fn wait_until_stopped(data_dir: &Path, pid: i32, timeout: Duration) -> bool {
+/// Waits until the process has ended; false after a timeout. A hub releases the lock with its database, while processes that it
+/// started may still be ending.
+async fn wait_until_stopped(data_dir: &Path, pid: Pid, timeout: Duration) -> bool {
     let started = Instant::now();
     loop {
-        match HubLock::holder(data_dir) {
-            Some(Some(holder)) if holder == pid => {}
-            _ => return true,
+        let holds_lock = HubLock::holder(data_dir) == Some(Some(pid.as_raw_nonzero().get()));
+        if !holds_lock && !is_running(pid) {
+            return true;
         }
         if started.elapsed() > timeout {
             return false;
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
+}
+
+/// Whether the process runs. A zombie does not: its parent may never ask for its exit code.
+fn is_running(pid: Pid) -> bool {
+    let stat = u32::try_from(pid.as_raw_nonzero().get()).ok().and_then(Stat::of);
+    !stat.is_some_and(|stat| stat.dead) && !matches!(test_kill_process(pid), Err(Errno::SRCH))
 }

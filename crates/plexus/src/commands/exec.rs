@@ -49,7 +49,7 @@ pub(crate) struct ExecArgs {
     /// Stop the command after this time
     #[arg(long, value_name = "TIME", value_parser = arguments::ttl)]
     timeout: Option<u64>,
-    /// How long to wait for a hub or a node that is unreachable
+    /// How long to wait for a hub or a node that becomes unreachable after the start
     #[arg(long, value_name = "TIME", value_parser = arguments::span, default_value = "5m")]
     patience: u64,
     /// Command and its arguments

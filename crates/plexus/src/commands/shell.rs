@@ -39,7 +39,7 @@ pub(crate) struct ShellArgs {
     /// Folder to start in [default: the working folder of the node]
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
-    /// How long to wait for a hub or a node that is unreachable
+    /// How long to wait for a hub or a node that becomes unreachable after the start
     #[arg(long, value_name = "TIME", value_parser = arguments::span, default_value = "5m")]
     patience: u64,
 }

@@ -121,7 +121,9 @@ fn admin_token_is_not_sent_for_a_folder_that_no_hub_runs_on() {
     let lock = lock(folder.path(), 7);
     assert_eq!(token(&resolve(folder.path(), None, &[]).unwrap()), Some("local-admin"));
     drop(lock);
+    // As in a folder whose hub was stopped: another program may listen at the default address.
     std::fs::remove_file(folder.path().join("hub.json")).unwrap();
+    assert!(matches!(resolve(folder.path(), None, &[]).unwrap().credential, Credential::Missing(_)));
     let global = GlobalArgs { hub: None, json: false, data_dir: Some(folder.path().to_owned()) };
     let named = Target::resolve(&global, &Environment::default()).unwrap();
     assert!(matches!(named.credential, Credential::Missing(_)));

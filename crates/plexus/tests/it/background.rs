@@ -1,6 +1,7 @@
 //! A hub without a terminal: `plexus up --background`, `plexus down` and `plexus service`.
 
-use plexus_testkit::{Plexus, ProgramOutput};
+use plexus_kit::process::Stat;
+use plexus_testkit::{Plexus, ProgramOutput, until};
 use serde_json::Value;
 
 use crate::pty::run_on_terminal;
@@ -20,6 +21,11 @@ impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = std::process::Command::new("kill").args(["-KILL", &self.0.to_string()]).output();
     }
+}
+
+/// Whether a process has ended, also if its parent has not asked for its exit code.
+fn has_ended(pid: i32) -> bool {
+    u32::try_from(pid).ok().and_then(Stat::of).is_none_or(|stat| stat.dead)
 }
 
 /// Session and terminal of a process. Its name, which may contain blanks, precedes these fields.
@@ -65,6 +71,29 @@ async fn down_stops_a_foreground_hub() {
     let pid = hub.pid();
     assert!(plexus.run(&["down"]).await.ok().contains(&format!("(process {pid})")));
     assert!(hub.ended().await.success());
+}
+
+#[tokio::test]
+async fn stopped_hub_leaves_the_address_of_the_next_one() {
+    let plexus = crate::plexus();
+    let servers = plexus.data_dir().join("mcp_servers.d");
+    std::fs::create_dir_all(&servers).expect("a folder");
+    // It does not end with its standard input, so the hub waits before it kills it, after its database is closed.
+    let server = r#"{ "command": "sleep", "args": ["1000"] }"#;
+    std::fs::write(servers.join("stubborn.json"), server).expect("a file");
+    let pid = pid_in(&up(&plexus, &["--json"]).await.json(0));
+    let _first = KillOnDrop(pid);
+    until("the server is starting", async || {
+        plexus.run(&["upstream", "list"]).await.stdout.contains("starting")
+    })
+    .await;
+    plexus.run(&["down"]).await.ok();
+    assert!(has_ended(pid), "`plexus down` returned before");
+    let next = up(&plexus, &["--json"]).await.json(0);
+    let _next = KillOnDrop(pid_in(&next));
+    let url = next["url"].as_str().expect("an address");
+    assert!(plexus.run(&["status"]).await.ok().contains(url));
+    plexus.run(&["down"]).await.ok();
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Finds the files to copy, one or all those of a folder, and copies them.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
@@ -26,7 +27,12 @@ pub(super) async fn upload(
     report: &CopyReport,
     out: &Output,
 ) -> CopyResult {
-    let metadata = fs::metadata(from)?;
+    let metadata = fs::metadata(from).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            Failure::new(Exit::Failed, format!("{} does not exist", from.display())).into()
+        }
+        _ => anyhow::Error::from(error),
+    })?;
     let there = transfer::stat(remote, to).await?;
     let is_missing = there.kind == EntryKind::Nothing && to.ends_with('/');
     let into = is_missing || there.kind == EntryKind::Folder;

@@ -95,7 +95,7 @@ async fn disconnect_says_what_the_hub_keeps_of_moved_servers() {
     let file = plexus.data_dir().join("allowed-commands.json");
     assert!(read(&file).contains(&program().display().to_string()), "the command is still allowed");
     for line in [
-        "  The hub also keeps running them. To remove them there: plexus upstream remove files".to_owned(),
+        "  Still on the hub as well. To remove from there: plexus upstream remove files".to_owned(),
         format!("  Commands allowed for such servers stay allowed, in {}.", file.display()),
     ] {
         assert!(disconnected.ok().lines().any(|printed| printed == line), "{line:?}: {disconnected:?}");

@@ -160,6 +160,7 @@ async fn forbidden_and_existing_targets_are_refused_and_unchanged() {
     assert_eq!(std::fs::read_dir(site.in_node_home(".ssh")).unwrap().count(), 1);
     assert!(site.fails_with(1, &["cp", "nas:/proc/self/environ", "env"]).await.contains("kernel"));
     assert!(site.fails_with(1, &["cp", "nas:nothing", "x"]).await.contains("does not exist"));
+    assert!(site.fails_with(1, &["cp", "nothing", "nas:x"]).await.contains("nothing does not exist"));
     assert!(site.fails_with(1, &["cp", "file", "nas:no/such/folder/x"]).await.contains("does not exist"));
     assert!(site.fails_with(1, &["cp", "file", "elsewhere:x"]).await.contains("there is no node"));
     assert!(site.fails_with(2, &["cp", "file", "copy"]).await.contains("both sides"));
